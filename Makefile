@@ -1,0 +1,57 @@
+# Two commands are enough: `make demo` to see it work, `make test` to know that it does.
+# Everything runs in .venv, which is made on first use and again when pyproject.toml changes.
+
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/installed
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check crash bench venv strace clean
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name text; do \
+		printf '  make %-6s  %s\n' "$$name" "$$text"; done
+
+demo: $(INSTALLED) ## see it work: append, kill, recover, read
+	@$(BIN)/python -m strandline.demo $(ARGS)
+
+test: check strace ## the checks, then every quick test
+	$(BIN)/python -m pytest -q -m "not crash and not slow" $(ARGS)
+
+check: $(INSTALLED) ## lint, format, types, import contracts
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m mypy
+	$(BIN)/lint-imports --no-logo
+
+crash: $(INSTALLED) strace ## the long tests: kill loops and power cuts
+	STRANDLINE_CRASH=long $(BIN)/python -m pytest -q -m "crash or slow" $(ARGS)
+
+bench: $(INSTALLED) ## measure; compare two runs of the same machine only
+	@$(BIN)/python -m bench $(ARGS)
+
+venv: $(INSTALLED) ## make .venv and install everything into it
+
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Strandline needs Python 3.11 or newer, and $(PYTHON) is not." >&2; \
+		echo "Name one that is: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@echo "Installing into .venv (once; about a minute)"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install -qq --editable '.[dev]'
+	@touch $@
+
+# Some crash tests watch system calls. With root on Debian strace is fetched; elsewhere those tests
+# skip and say why.
+strace:
+	@command -v strace >/dev/null 2>&1 || { \
+		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && echo "Installing strace" && \
+		export DEBIAN_FRONTEND=noninteractive && apt-get update -qq >/dev/null && \
+		apt-get install -y -qq --no-install-recommends strace >/dev/null; } || \
+		echo "strace is not installed: tests that need it will skip"
+
+clean: ## remove .venv and every cache
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,1 @@
+"""The world outside: the only package that may touch clock, disk and randomness."""

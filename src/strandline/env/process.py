@@ -1,0 +1,50 @@
+"""The process itself: what must happen in a forked child, and tuning that only a program may do."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import weakref
+from typing import Protocol
+
+
+class Forkable(Protocol):
+    """Something that must not be used in a forked child."""
+
+    def forked(self) -> None: ...
+
+
+_watched: weakref.WeakSet[Forkable] = weakref.WeakSet()
+
+
+def tell_when_forked(thing: Forkable) -> None:
+    """Call ``forked`` on it in every child that this process forks."""
+    _watched.add(thing)
+
+
+def process_id() -> int:
+    return os.getpid()
+
+
+def tune_for_throughput() -> None:
+    """Settings for a process that is ours alone: the command line, a server. Never for a library.
+
+    A short switch interval lets the sync thread in while another thread appends; the malloc
+    thresholds keep large buffers from being mapped and unmapped at every use (4x on 1 KB batches).
+    """
+    sys.setswitchinterval(0.0002)
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD
+        mallopt(-1, 512 << 20)  # M_TRIM_THRESHOLD
+    except (AttributeError, OSError):
+        return  # not glibc: slower, nothing else
+
+
+def _tell() -> None:
+    for thing in list(_watched):
+        thing.forked()
+
+
+os.register_at_fork(after_in_child=_tell)

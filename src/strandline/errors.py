@@ -1,0 +1,149 @@
+"""Every error a caller can meet.
+
+    StrandlineError
+    ├── Invalid            the request is wrong                    fix the call
+    │   ├── UnknownTopic   no such topic                           create it, or check the name
+    │   ├── TooLarge       a record, batch or field over a limit   split it, or raise the limit
+    │   └── NotAStore      the directory holds something else      name another directory
+    ├── Conflict           someone else wrote first                re-read, then retry
+    │   ├── TopicExists    it exists with another configuration    alter it instead
+    │   └── TopicFull      a cap with discard="reject" is reached  delete records or raise the cap
+    ├── RecordsLost        a reader crossed a tombstone            go on behind the gap
+    ├── Unavailable        the disk is failing or busy             retry later
+    │   ├── DiskFull       no room for another write               free space; the store goes on
+    │   ├── Locked         another process has the store           close it, or open read-only
+    │   └── Poisoned       a sync failed                           close and reopen the store
+    ├── Closed             this handle is finished                 open a new one
+    ├── NewerFormat        written by a newer Strandline           upgrade this installation
+    └── Corrupt            stored bytes are not what we wrote      run ``strandline verify``
+
+``code`` is stable: it crosses the wire and appears in docs/guide/errors.md.
+"""
+
+from __future__ import annotations
+
+
+class StrandlineError(Exception):
+    """The root of the tree: catch it to catch everything Strandline raises on purpose."""
+
+    code = "error"
+
+
+class Invalid(StrandlineError):
+    """The request is wrong. Fix the call; retrying it unchanged can never help."""
+
+    code = "invalid"
+
+
+class UnknownTopic(Invalid):
+    """There is no topic of this name. Create it, or check the spelling."""
+
+    code = "unknown_topic"
+
+
+class TooLarge(Invalid):
+    """A record, batch or field is over its limit. Split it, or raise the limit in the settings."""
+
+    code = "too_large"
+
+
+class NotAStore(Invalid):
+    """The directory holds something that is not a store. Nothing in it was touched."""
+
+    code = "not_a_store"
+
+
+class Conflict(StrandlineError):
+    """Somebody else wrote first. Read again, then decide."""
+
+    code = "conflict"
+
+
+class TopicExists(Conflict):
+    """The topic exists with another configuration. Use ``alter`` to change it."""
+
+    code = "topic_exists"
+
+
+class TopicFull(Conflict):
+    """A cap with ``discard="reject"`` is reached. Nothing was appended."""
+
+    code = "topic_full"
+
+
+class RecordsLost(StrandlineError):
+    """A reader met records that were lost against its will. Go on after ``gap_to``."""
+
+    code = "records_lost"
+
+    def __init__(self, topic: str, gap_from: int, gap_to: int, reason: str) -> None:
+        super().__init__(
+            f"records {gap_from} to {gap_to} of topic {topic!r} are gone ({reason}): "
+            f"go on with after={gap_to}"
+        )
+        self.gap_from = gap_from
+        self.gap_to = gap_to
+        self.reason = reason
+
+
+class Unavailable(StrandlineError):
+    """The disk is failing or busy. What was acknowledged is safe; retry later."""
+
+    code = "unavailable"
+
+
+class DiskFull(Unavailable):
+    """There is no room for another write. Reads and deletes go on; free space to continue."""
+
+    code = "disk_full"
+
+
+class Locked(Unavailable):
+    """Another process has the store open for writing. Close it, or open with ``readonly=True``."""
+
+    code = "locked"
+
+
+class Poisoned(Unavailable):
+    """A sync failed, so nobody knows what reached the disk. Close and reopen the store."""
+
+    code = "poisoned"
+
+
+class Closed(StrandlineError):
+    """This handle is finished. Open a new one."""
+
+    code = "closed"
+
+
+class NewerFormat(StrandlineError):
+    """The store was written by a newer Strandline. Upgrade this installation to open it."""
+
+    code = "newer_format"
+
+
+class Corrupt(StrandlineError):
+    """Stored bytes are not what was written. Run ``strandline verify``, then decide on a repair."""
+
+    code = "corrupt"
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        path: str,
+        offset: int = 0,
+        topic_id: int | None = None,
+        first_seq: int | None = None,
+        last_seq: int | None = None,
+    ) -> None:
+        where = f"{reason} in {path} at byte {offset}"
+        if first_seq is not None:
+            where += f" (records {first_seq} to {last_seq} of topic {topic_id})"
+        super().__init__(where)
+        self.reason = reason
+        self.path = path
+        self.offset = offset
+        self.topic_id = topic_id
+        self.first_seq = first_seq
+        self.last_seq = last_seq

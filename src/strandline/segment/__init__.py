@@ -1,0 +1,1 @@
+"""2 sealed: immutable files of blocks. codec, writer, reader, plan."""

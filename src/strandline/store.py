@@ -1,0 +1,393 @@
+"""Opens a store, wires its parts, starts and stops its jobs. Rules live with their nouns.
+
+Opening for writing: lock, identity, recover (``topic/recover.py``), deal with the last writer's end
+(``topic/reopen.py``), begin a new term, start the jobs. Closing is the reverse: stop the jobs,
+flush what waits in memory, sync, say so on the log, release the lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+
+import msgspec
+
+from strandline.env import process
+from strandline.env.clock import Clock, SystemClock
+from strandline.env.disk import Disk, Lock, OsDisk
+from strandline.errors import Closed, Invalid, Locked, StrandlineError, Unavailable
+from strandline.jobs import Job, JobHealth
+from strandline.settings import Settings, TopicConfig, topic_config
+from strandline.topic import reopen, retention, system
+from strandline.topic.checkpoint import Checkpointer
+from strandline.topic.layout import Layout
+from strandline.topic.recover import Progress, Recovered, recover
+from strandline.topic.roots import Roots
+from strandline.topic.sealer import Sealer
+from strandline.topic.space import SpaceWatch
+from strandline.topic.state import TopicState
+from strandline.topic.topic import Topic
+from strandline.wal import control
+from strandline.wal.files import ShardFiles
+from strandline.wal.reader import Reader
+from strandline.wal.shard import Shard
+from strandline.wal.writer import Writer
+
+SHARDS_MAX = 64
+_TICK_S = 1.0
+_PREPARE_TICK_S = 0.02
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """How a store is doing: ``green``, ``yellow`` (look at it) or ``red`` (it does not work)."""
+
+    status: str
+    reasons: list[str]
+    jobs: list[JobHealth]
+    free_bytes: int
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    del what, done, total
+
+
+class Store:
+    """An opened data directory. Safe from many threads; use it as a context manager."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        readonly: bool = False,
+        settings: Settings | None = None,
+        disk: Disk | None = None,
+        clock: Clock | None = None,
+        progress: Progress = _silent,
+        start_jobs: bool = True,
+    ) -> None:
+        self.path = os.path.abspath(path)
+        self.readonly = readonly
+        self._settings = settings or Settings()
+        self._disk = disk or OsDisk()
+        self._clock = clock or SystemClock()
+        self._layout = Layout(self.path)
+        self._lock: Lock | None = None
+        self._closed = False
+        self._forked = False
+        self._closing = threading.Lock()
+        self._jobs: list[Job] = []
+        self._deaths: list[str] = []
+        self._shards: list[Shard] = []
+        if readonly:
+            store_id = system.read(self._disk, self.path)
+            self._found = self._recover(store_id, progress)
+        else:
+            self._open_for_writing(progress, start_jobs=start_jobs)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def topic(self, name: str, **options: object) -> Topic:
+        """The topic of this name, made with these options if there is none."""
+        self._check()
+        state = self._found.catalog.find(name)
+        if state is None:
+            if self.readonly:
+                state = self._found.catalog.get(name)
+            else:
+                config = topic_config(TopicConfig(), options)
+                state = self._found.catalog.create(name, config, exist_ok=True)
+        elif options and topic_config(state.config, options) != state.config:
+            raise Invalid(
+                f"topic {name!r} has other options than given: use alter() to change them"
+            )
+        return self._handle(state)
+
+    def create_topic(self, name: str, **options: object) -> Topic:
+        """A new topic; TopicExists when the name is taken."""
+        self._check_writable()
+        config = topic_config(TopicConfig(), options)
+        return self._handle(self._found.catalog.create(name, config, exist_ok=False))
+
+    def existing_topic(self, name: str) -> Topic:
+        """The topic of this name; UnknownTopic when there is none."""
+        self._check()
+        return self._handle(self._found.catalog.get(name))
+
+    def delete_topic(self, name: str, *, if_empty: bool = False) -> bool:
+        """Delete a topic with all its records; False when there is none."""
+        self._check_writable()
+        return self._found.catalog.drop(name, if_empty=if_empty)
+
+    def topics(self, prefix: str = "") -> list[str]:
+        """Names of the topics, sorted."""
+        self._check()
+        return self._found.catalog.names(prefix)
+
+    def checkpoint(self) -> None:
+        """Move everything in the log into segments now, and seal what is worth it."""
+        self._check_writable()
+        with self._maintenance():
+            self._checkpointer.checkpoint()
+            self._sealer.run_once()
+
+    def sync(self) -> None:
+        """Make everything appended so far durable, whatever its class."""
+        self._check_writable()
+        for shard in self._shards:
+            shard.flush()
+            shard.committer.sync_now()
+
+    def refresh(self) -> None:
+        """Read-only: see what the writer has done since. Handles stay valid."""
+        if not self.readonly:
+            raise Invalid("refresh is for a store that is open read-only")
+        self._check()
+        old, self._found = self._found, self._recover(self._found.store_id, _silent)
+        for state in old.catalog.states():
+            self._found.catalog.hand_over(state)
+        old.close()
+
+    def health(self) -> Health:
+        """How the store is doing, at this moment."""
+        reasons = list(self._deaths)
+        reasons += [str(shard.writer.failure) for shard in self._shards if shard.writer.failure]
+        status = "red" if reasons or self._closed else "green"
+        jobs = [job.health() for job in self._jobs]
+        weak = [f"{job.name}: {job.last_error}" for job in jobs if job.failures_in_row]
+        weak += self._found.complaints + [damage.reason for damage in self._found.damage]
+        free = 0
+        if not self.readonly:
+            free = self._space.free
+            if self._space.level != "ok":
+                weak.append(f"disk space is {self._space.level}: {free} bytes are free")
+        if weak and status == "green":
+            status = "yellow"
+        return Health(status=status, reasons=reasons + weak, jobs=jobs, free_bytes=free)
+
+    def close(self) -> None:
+        """Flush, sync, and release the store. Closing twice is fine."""
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+        if not self.readonly and not self._forked:
+            self._close_writing()
+        self._found.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    def forked(self) -> None:
+        """In a forked child: this store belongs to the parent."""
+        self._forked = True
+        for shard in self._shards:
+            shard.writer.close()
+        self._closed = True
+        if self._lock is not None:
+            self._lock.release()
+
+    def _open_for_writing(self, progress: Progress, *, start_jobs: bool) -> None:
+        disk = self._disk
+        try:
+            disk.make_dirs(self.path)
+            content = f"{process.process_id()} {disk.boot_id()}\n".encode()
+            self._lock = disk.lock(self._layout.lock, content)
+        except OSError as error:
+            raise Unavailable(
+                f"cannot open {self.path} for writing ({error}): check the path and its rights, or "
+                "open it with readonly=True"
+            ) from error
+        if self._lock is None:
+            raise Locked(
+                f"another process has {self.path} open: close it there, or open with readonly=True"
+            )
+        try:
+            store_id = system.ensure(disk, self.path, self._clock.now_us())
+            self._found = self._recover(store_id, progress)
+            self._wire()
+        except BaseException:
+            self._lock.release()
+            raise
+        process.tell_when_forked(self)
+        if start_jobs:
+            for job in self._jobs:
+                job.start()
+
+    def _recover(self, store_id: bytes, progress: Progress) -> Recovered:
+        return recover(
+            self._disk,
+            self._layout,
+            store_id,
+            self._settings,
+            tolerate=self.readonly,
+            progress=progress,
+        )
+
+    def _wire(self) -> None:
+        found, layout, disk = self._found, self._layout, self._disk
+        wal = self._settings.wal
+        if not 1 <= wal.shards <= SHARDS_MAX:
+            raise Invalid(f"wal.shards is 1 to {SHARDS_MAX}, not {wal.shards}")
+        for directory in (layout.meta, *(layout.shard(number) for number in range(wal.shards))):
+            disk.make_dirs(directory)
+        for log in found.logs.values():
+            if not found.clean:
+                reopen.secure_tail(disk, log)
+            reopen.set_aside_cut_files(disk, log)
+        self._shards = [Shard(self._writer(number)) for number in range(wal.shards)]
+        found.catalog.attach(self._shards)
+        segment = self._settings.segment
+        roots = Roots(
+            disk,
+            layout.meta,
+            found.catalog,
+            found.library,
+            found.root,
+            shard_directory=layout.shard,
+        )
+        self._checkpointer = Checkpointer(
+            disk,
+            self._clock,
+            found.catalog,
+            found.library,
+            roots,
+            segment,
+            shard_directory=layout.shard,
+            old_shards=[number for number in found.logs if number >= wal.shards],
+        )
+        self._sealer = Sealer(
+            self._clock, found.catalog, found.library, roots, self._checkpointer, segment
+        )
+        self._space = SpaceWatch(disk, layout, self._shards, self._settings.space)
+        reopen.quarantine_orphans(disk, layout, roots, found)
+        reopen.declare_lost_tails(found, self._shards, disk.boot_id())
+        self._make_jobs()
+
+    def _writer(self, number: int) -> Writer:
+        found = self._found
+        log = found.logs.get(number)
+        files = log.files if log else ShardFiles(self._disk, self._layout.shard(number), number)
+        found.files[number] = files
+        return Writer(
+            files,
+            self._clock,
+            self._settings.wal,
+            store_id=found.store_id,
+            term=found.term + 1,
+            end_lsn=log.end_lsn if log else 0,
+            previous=log.previous if log else bytes(8),
+            last_ts=found.last_ts,
+        )
+
+    def _make_jobs(self) -> None:
+        for shard in self._shards:
+            job = Job(
+                f"sync-{shard.number}",
+                shard.run_once,
+                self._clock,
+                interval_s=self._settings.wal.sync_interval_ms / 1000,
+                on_death=self._on_death,
+                kick=shard.committer.kick,
+            )
+            self._jobs.append(job)
+        for name, run_once, interval_s in (
+            ("prepare", self._prepare, _PREPARE_TICK_S),
+            ("checkpoint", self._checkpoint_if_due, _TICK_S),
+            ("retention", self._retain, _TICK_S),
+            ("space", self._space.run_once, _TICK_S),
+        ):
+            job = Job(name, run_once, self._clock, interval_s=interval_s, on_death=self._on_death)
+            self._jobs.append(job)
+
+    def _on_death(self, reason: str) -> None:
+        """A job died: nothing that needs it may go on waiting."""
+        self._deaths.append(reason)
+        for shard in self._shards:
+            shard.writer.poison(reason)
+            shard.committer.fail_waiters()
+
+    def _prepare(self) -> None:
+        for shard in self._shards:
+            if shard.writer.wants_spare():
+                shard.writer.add_spare()
+
+    def _checkpoint_if_due(self) -> None:
+        if self._checkpointer.is_due():
+            with self._maintenance():
+                self._checkpointer.checkpoint()
+                if self._space.level == "ok":
+                    self._sealer.run_once()
+
+    def _retain(self) -> None:
+        for state in self._found.catalog.states():
+            if retention.is_limited(state) and not state.dropped:
+                self._handle(state).enforce_retention()
+
+    @contextlib.contextmanager
+    def _maintenance(self) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for shard in self._shards:
+                stack.enter_context(shard.maintenance)
+            yield
+
+    def _close_writing(self) -> None:
+        syncing = self._jobs[: len(self._shards)]
+        for job in self._jobs[len(self._shards) :]:
+            job.stop()
+        try:
+            synced = {}
+            for shard in self._shards:
+                self._close_shard(shard)
+                synced[shard.number] = shard.committer.synced
+            self._layout.write_closed(self._disk, synced)
+        except (OSError, StrandlineError) as error:
+            # The store is released either way; what was acknowledged is on the log.
+            self._deaths.append(f"closing: {error}")
+        finally:
+            for shard in self._shards:
+                shard.writer.close()
+            for job in syncing:
+                job.stop()
+
+    def _close_shard(self, shard: Shard) -> None:
+        shard.flush()
+        writer = shard.writer
+        writer.acquire()
+        try:
+            for state in self._found.catalog.states():
+                ephemeral = state.config.durability == "ephemeral"
+                if ephemeral and state.shard == shard.number and state.memory is not None:
+                    reopen.forget_ephemeral(state, shard)
+        finally:
+            writer.release()
+        shard.committer.sync_now()
+        if writer.has_file:
+            writer.acquire()
+            try:
+                writer.place_control(0, control.ClosedCleanly())
+            finally:
+                writer.release()
+            shard.committer.sync_now()
+
+    def _handle(self, state: TopicState) -> Topic:
+        shard = None if self.readonly else self._found.catalog.shard_of(state)
+        return Topic(state, shard, self._reader, self._clock, self._settings.limits)
+
+    def _reader(self) -> Reader:
+        return self._found.reader()
+
+    def _check(self) -> None:
+        if self._forked:
+            raise Closed("this store was opened before a fork: open it again in the child")
+        if self._closed:
+            raise Closed("the store is closed: open it again")
+
+    def _check_writable(self) -> None:
+        self._check()
+        if self.readonly:
+            raise Invalid("the store is open read-only: open it for writing to change it")

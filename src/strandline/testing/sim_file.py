@@ -1,0 +1,208 @@
+"""Open files of the simulated disk: the same promises as the ones in ``env/disk.py``.
+
+A handle holds the file, not its name: it goes on working after a rename or a removal.
+"""
+
+from __future__ import annotations
+
+import errno
+import os.path
+from collections.abc import Callable, Sequence
+
+from strandline.env.disk import Buffer, Mapping
+from strandline.testing.calls import Calls, Fault
+from strandline.testing.sectors import Sectors
+from strandline.testing.volume import Volume, failure
+
+
+class Descriptor:
+    """A file, where it lives and the gate before it: the steps that larger calls are made of."""
+
+    def __init__(self, path: str, file: Sectors, volume: Volume, calls: Calls) -> None:
+        self.path = path
+        self.file = file
+        self.volume = volume
+        self.calls = calls
+
+    def write(self, operation: str, offset: int, buffers: Sequence[Buffer]) -> int:
+        """Store all buffers, or the part that fits or that a fault leaves, and raise."""
+        fault = self.calls.enter(operation, self.path)
+        data = b"".join(buffers)
+        with self.calls.lock:
+            kept = self._kept(offset, len(data), fault)
+            self.file.store(offset, data[:kept])
+        self._check_whole(kept, len(data), fault)
+        return kept
+
+    def fill(self, operation: str, size: int) -> None:
+        """Write zeros into an empty file."""
+        fault = self.calls.enter(operation, self.path)
+        with self.calls.lock:
+            kept = self._kept(0, size, fault)
+            self.file.resize(kept)
+        self._check_whole(kept, size, fault)
+
+    def sync(self, operation: str) -> None:
+        """Make durable what was stored before this call, and nothing that is stored meanwhile."""
+        with self.calls.lock:
+            began = self.file.begin_sync()
+        try:
+            self.calls.enter(operation, self.path)
+        except OSError:
+            if self.calls.powered:
+                with self.calls.lock:
+                    self.file.end_sync(began, reached_disk=False)
+            raise
+        with self.calls.lock:
+            self.file.end_sync(began)
+
+    def discard(self) -> None:
+        """Clean up after a failed call, as long as there is power to do so."""
+        if self.calls.powered:
+            with self.calls.lock:
+                self.volume.unlink(self.path)
+
+    def _kept(self, offset: int, size: int, fault: Fault | None) -> int:
+        size_max = size if fault is None or fault.short is None else fault.short
+        room = self.volume.fitting_size(self.file, offset + size) - offset
+        return max(0, min(size, size_max, room))
+
+    def _check_whole(self, kept: int, size: int, fault: Fault | None) -> None:
+        if fault is not None or kept < size:
+            raise failure(errno.ENOSPC if fault is None else fault.errno, self.path)
+
+
+class SimReadFile:
+    """A simulated file, open for reading. Safe from many threads."""
+
+    def __init__(self, descriptor: Descriptor) -> None:
+        self.path = descriptor.path
+        self._descriptor = descriptor
+        self._open = True
+
+    def pread(self, size: int, offset: int) -> bytes:
+        calls = self._descriptor.calls
+        calls.enter("pread", self.path)
+        self._check_open()
+        if size < 0 or offset < 0:
+            raise failure(errno.EINVAL, self.path)
+        with calls.lock:
+            return self._descriptor.file.read(size, offset)
+
+    def size(self) -> int:
+        self._descriptor.calls.enter("size", self.path)
+        self._check_open()
+        return self._descriptor.file.size
+
+    def close(self) -> None:
+        self._open = False
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise failure(errno.EBADF, self.path)
+
+
+class SimMapping:
+    """Stores into a log file. A store is seen at once and durable after ``sync``."""
+
+    def __init__(self, descriptor: Descriptor) -> None:
+        self._path = descriptor.path
+        self._file = descriptor.file
+        self._calls = descriptor.calls
+        self._size = descriptor.file.size
+
+    def __setitem__(self, where: slice, data: Buffer, /) -> None:
+        self._calls.enter("store", self._path)
+        first, after, _ = where.indices(self._size)
+        content = bytes(data)
+        if len(content) != max(0, after - first):
+            raise IndexError("mmap slice assignment is wrong size")
+        with self._calls.lock:
+            self._file.store(first, content, mapped=True)
+
+
+class SimLogFile(SimReadFile):
+    """A simulated log file: one writer at a time, any thread may sync."""
+
+    def __init__(self, descriptor: Descriptor) -> None:
+        if descriptor.file.size == 0:
+            raise failure(errno.EINVAL, descriptor.path)
+        super().__init__(descriptor)
+        self.mapping: Mapping = SimMapping(descriptor)
+
+    def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        self._check_open()
+        self._descriptor.write("write", offset, buffers)
+
+    def sync(self) -> None:
+        self._check_open()
+        self._descriptor.sync("sync")
+
+
+class SimDurableFile:
+    """Bytes under a temporary name until ``commit``. Owned by one thread.
+
+    ``durable_replace`` is the same work in one call: ``within`` names the call whose steps are
+    taken here.
+    """
+
+    def __init__(self, path: str, volume: Volume, calls: Calls, *, within: str = "") -> None:
+        self._path = path
+        self._aside = Descriptor(path + ".tmp", Sectors(), volume, calls)
+        self._within = within
+        self._size = 0
+        self._open = True
+        with calls.lock:
+            volume.link(self._aside.path, self._aside.file)
+
+    def write(self, buffers: Sequence[Buffer]) -> int:
+        self._check_open()
+        operation = f"{self._within}.write" if self._within else "write"
+        offset = self._size
+        self._size += self._aside.write(operation, offset, buffers)
+        return offset
+
+    def commit(self) -> None:
+        self._check_open()
+        volume, calls = self._aside.volume, self._aside.calls
+        if not self._within:
+            calls.enter("commit", self._path)
+        call = self._within or "commit"
+        self._aside.sync(f"{call}.sync")
+        calls.enter(f"{call}.rename", self._path)
+        with calls.lock:
+            volume.move(self._aside.path, self._path)
+        sync_parent(volume, calls, f"{call}.sync_dir", self._path)
+        self._open = False
+
+    def abandon(self) -> None:
+        if not self._open:
+            return
+        if not self._within:
+            self._aside.calls.enter("abandon", self._path)
+        self._open = False
+        self._aside.discard()
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise failure(errno.EBADF, self._path)
+
+
+class SimLock:
+    """A lock that is free again after ``release``, a kill or a power loss."""
+
+    def __init__(self, free: Callable[[], None]) -> None:
+        self._free: Callable[[], None] | None = free
+
+    def release(self) -> None:
+        free, self._free = self._free, None
+        if free is not None:
+            free()
+
+
+def sync_parent(volume: Volume, calls: Calls, operation: str, path: str) -> None:
+    """Make the name of the path durable."""
+    parent = os.path.dirname(path)
+    calls.enter(operation, parent)
+    with calls.lock:
+        volume.sync(volume.folder(parent))

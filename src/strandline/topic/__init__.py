@@ -1,0 +1,1 @@
+"""4 one ordered log: state, append, read, deletes, retention, replay, checkpoint."""

@@ -1,0 +1,234 @@
+"""Appending: seqs are assigned and the frame is placed in one step under the writer's lock.
+
+What follows depends on the topic's durability:
+
+    fsync      published and acknowledged after the sync that covers the frame
+    disk       published at once: the frame is in the page cache and survives the process
+    memory     published at once; single records wait in memory for the next tick, batches do not
+    ephemeral  published at once, in memory only
+
+All but ``fsync`` can lose acknowledged records with the machine. So that their seqs are never given
+to other records, they are drawn from a reserved range: a ``Ceiling`` on the log that is synced
+before the first seq behind the old ceiling is given out. Reservations are made ahead and grow with
+the topic's pace; after a crash the rest of the range becomes a tombstone.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from strandline.errors import Conflict, StrandlineError, TooLarge, TopicFull, UnknownTopic
+from strandline.record import Appended
+from strandline.topic.batch import Batch, Tags
+from strandline.topic.memory import MemoryTail
+from strandline.topic.state import TopicState
+from strandline.wal import control
+from strandline.wal.committer import Committer
+from strandline.wal.shard import Shard
+
+_CEILING_STEP_MAX = 1 << 20
+
+
+class Pending:
+    """An append that is placed and perhaps not yet durable."""
+
+    __slots__ = ("_committer", "_lsn", "appended")
+
+    def __init__(self, appended: Appended, committer: Committer, lsn: int) -> None:
+        self.appended = appended
+        self._committer = committer
+        self._lsn = lsn
+
+    def wait(self) -> Appended:
+        """Return once the append is acknowledged in its class."""
+        if self._lsn:
+            self._committer.wait_synced(self._lsn)
+        return self.appended
+
+    async def durable(self) -> Appended:
+        """The same for a coroutine."""
+        if self._lsn:
+            await self._committer.synced_future(self._lsn)
+        return self.appended
+
+
+def place(state: TopicState, shard: Shard, batch: Batch, expected_head: int | None) -> Pending:
+    """Assign seqs and place the batch; it may still have to become durable."""
+    writer = shard.writer
+    while True:
+        writer.acquire()
+        try:
+            known = _known(state, shard, batch.idempotency_key)
+            if known is not None:
+                return known
+            _check(state, batch, expected_head)
+            reserved_at = _reserve(state, shard, batch.count)
+            if not reserved_at:
+                return _place(state, shard, batch)
+        except StrandlineError:
+            raise
+        except BaseException as error:
+            # Interrupted between placing and publishing: memory and log may disagree.
+            writer.poison(f"an append was interrupted ({error!r})")
+            raise
+        finally:
+            writer.release()
+        shard.committer.wait_synced(reserved_at)
+
+
+def _known(state: TopicState, shard: Shard, key: bytes | None) -> Pending | None:
+    if state.dropped:
+        raise UnknownTopic(f"topic {state.name!r} was deleted: create it again")
+    if key is None or state.idempotency is None:
+        return None
+    found = state.idempotency.get(key)
+    if found is None or found[2] < shard.writer.stamp():
+        return None
+    first_seq, last_seq, _ = found
+    appended = Appended(first_seq, last_seq, state.next_seq - 1, True)
+    lsn = shard.writer.end_lsn if last_seq > state.head_seq else 0
+    return Pending(appended, shard.committer, lsn)
+
+
+def _check(state: TopicState, batch: Batch, expected_head: int | None) -> None:
+    head = state.next_seq - 1
+    if expected_head is not None and expected_head != head:
+        raise Conflict(
+            f"topic {state.name!r} is at seq {head}, not {expected_head}: read on, then retry"
+        )
+    config = state.config
+    if config.discard != "reject":
+        return
+    count = state.live_count + head - state.head_seq + batch.count
+    if config.cap_records and count > config.cap_records:
+        _refuse(state, batch.count > config.cap_records, f"{config.cap_records} records")
+    size = state.placed_payload - state.gone_payload + batch.payload
+    if config.cap_bytes and size > config.cap_bytes:
+        _refuse(state, batch.payload > config.cap_bytes, f"{config.cap_bytes} bytes")
+
+
+def _refuse(state: TopicState, never: bool, cap: str) -> None:  # noqa: FBT001 - private, one caller
+    if never:
+        raise TooLarge(f"the batch alone is larger than topic {state.name!r} may be ({cap})")
+    raise TopicFull(
+        f"topic {state.name!r} is full ({cap}, head {state.head_seq}, earliest "
+        f"{state.earliest_seq}): delete records or raise the cap"
+    )
+
+
+def _reserve(state: TopicState, shard: Shard, count: int) -> int:
+    """See to it that seqs may be given out: 0, or the lsn that must be synced first."""
+    if state.config.durability == "fsync":
+        return 0
+    needed = state.next_seq + count - 1
+    ahead = needed + state.ceiling_step // 2
+    if ahead > state.ceiling_asked:
+        state.ceiling_step = min(_CEILING_STEP_MAX, state.ceiling_step * 2)
+        state.ceiling_asked = needed + max(state.ceiling_step, 2 * count)
+        shard.writer.place_control(state.id, control.Ceiling(state.ceiling_asked))
+        raised = functools.partial(_raise_ceiling, state, state.ceiling_asked)
+        shard.committer.publish_when_synced(raised)
+    return shard.writer.end_lsn if needed > state.ceiling else 0
+
+
+def _raise_ceiling(state: TopicState, ceiling: int) -> None:
+    state.ceiling = max(state.ceiling, ceiling)
+    set_fast_lane(state)
+
+
+def set_fast_lane(state: TopicState) -> None:
+    """Up to which seq a plain single record may skip every check of ``place``."""
+    plain = (
+        state.config.durability == "disk" and state.config.discard == "old" and not state.dropped
+    )
+    # Below the point where the next reservation is due, so that the slow lane gets to make it.
+    state.fast_until = min(state.ceiling, state.ceiling_asked - state.ceiling_step // 2)
+    if not plain or state.config.cap_bytes:
+        state.fast_until = 0
+
+
+def _place(state: TopicState, shard: Shard, batch: Batch) -> Pending:
+    first_seq = state.next_seq
+    last_seq = first_seq + batch.count - 1
+    ts = shard.writer.stamp()
+    durability = state.config.durability
+    lsn = 0
+    if durability == "ephemeral" or (durability == "memory" and batch.draft is None):
+        _place_in_memory(state, shard, batch, first_seq, ts)
+    else:
+        if state.memory is not None:
+            flush_memory(state, shard)
+        location = _place_in_log(state, shard, batch, first_seq, ts)
+        publish = functools.partial(_publish, state, batch, first_seq, location, ts)
+        if durability == "fsync":
+            lsn = shard.committer.publish_when_synced(publish)
+        else:
+            publish()
+    state.next_seq = last_seq + 1
+    state.placed_payload += batch.payload
+    if batch.idempotency_key is not None:
+        state.remember(batch.idempotency_key, first_seq, last_seq, ts)
+    return Pending(Appended(first_seq, last_seq, last_seq), shard.committer, lsn)
+
+
+def _place_in_log(state: TopicState, shard: Shard, batch: Batch, first_seq: int, ts: int) -> int:
+    if batch.draft is not None:
+        return shard.writer.place_draft(batch.draft, state.id, first_seq, ts)
+    texts = b"".join(field for field in batch.fields if field is not None)
+    return shard.writer.place_single(state.id, first_seq, batch.sizes, texts + batch.data, ts)
+
+
+def _place_in_memory(
+    state: TopicState, shard: Shard, batch: Batch, first_seq: int, ts: int
+) -> None:
+    if state.memory is None:
+        state.memory = MemoryTail(state.id, first_seq, shard.writer.seed)
+    if not state.memory.pieces:
+        state.memory.first_seq = first_seq
+    if batch.draft is not None:
+        state.memory.add_draft(first_seq, batch.draft, ts)
+    else:
+        state.memory.add_row(first_seq, (ts, batch.fields, batch.data))
+    state.payload += batch.payload
+    if state.config.durability == "memory" and state.id not in shard.unflushed:
+        shard.unflushed[state.id] = functools.partial(flush_memory, state, shard)
+    _published(state, batch, first_seq, ts)
+
+
+def _publish(state: TopicState, batch: Batch, first_seq: int, location: int, ts: int) -> None:
+    state.tail.append(first_seq, location, state.payload)
+    state.payload += batch.payload
+    _published(state, batch, first_seq, ts)
+
+
+def _published(state: TopicState, batch: Batch, first_seq: int, ts: int) -> None:
+    note_tags(state, batch.tags, first_seq, batch.count)
+    state.last_ts = ts
+    state.head_seq = first_seq + batch.count - 1
+    if state.waiters:
+        state.wake()
+
+
+def note_tags(state: TopicState, tags: Tags, first_seq: int, count: int) -> None:
+    if isinstance(tags, str):
+        state.add_tag(tags, first_seq, count)
+    elif tags is not None:
+        for place, tag in enumerate(tags):
+            if tag is not None:
+                state.add_tag(tag, first_seq + place)
+
+
+def flush_memory(state: TopicState, shard: Shard) -> None:
+    """Move a ``memory`` topic's records into the log. Writer's lock held."""
+    memory = state.memory
+    if memory is None or not memory.pieces:
+        return
+    entries = list(memory.drafts())
+    locations = shard.writer.place_drafts(
+        [(draft, state.id, first_seq, ts) for first_seq, _, draft, ts in entries]
+    )
+    payload = state.payload - sum(draft.payload_size for _, _, draft, _ in entries)
+    for (first_seq, _, draft, _), location in zip(entries, locations, strict=True):
+        state.tail.append(first_seq, location, payload)
+        payload += draft.payload_size
+    state.memory = None

@@ -1,0 +1,187 @@
+"""Values on their way in: checked against the limits, and made into a batch. Pure.
+
+A batch is one record with its fields, which becomes a single frame, or a draft of many records,
+which becomes a block. Everything a caller can get wrong about a value is found here, before a seq
+is assigned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from strandline.errors import Invalid, TooLarge
+from strandline.settings import LimitSettings
+from strandline.wal import block
+from strandline.wal.block import Draft
+from strandline.wal.codec import ABSENT
+
+TAG_SIZE_MAX = 256
+NODE_SIZE_MAX = 128
+META_SIZE_MAX = 16 * 1024
+KEY_SIZE_MAX = 4096
+IDEMPOTENCY_KEY_SIZE_MAX = 256
+
+_COLUMNS = (
+    ("key", block.KEY, KEY_SIZE_MAX),
+    ("tag", block.TAG, TAG_SIZE_MAX),
+    ("node", block.NODE, NODE_SIZE_MAX),
+    ("meta", block.META, META_SIZE_MAX),
+)
+_ARROW_COLUMNS = ("data", "key", "tag", "node", "meta")
+_TEXT = ("tag", "node")
+
+Tags = str | list[str | None] | None
+Fields = tuple[bytes | None, bytes | None, bytes | None, bytes | None]
+NO_FIELDS: Fields = (None, None, None, None)
+
+
+class Batch:
+    """Records of one topic that become durable together or not at all."""
+
+    __slots__ = ("count", "data", "draft", "fields", "idempotency_key", "payload", "sizes", "tags")
+
+    def __init__(self, *, count: int, payload: int, tags: Tags) -> None:
+        self.count = count
+        self.payload = payload
+        self.tags = tags
+        self.idempotency_key: bytes | None = None
+        self.draft: Draft | None = None
+        self.fields: Fields = NO_FIELDS
+        self.sizes = 0
+        self.data = b""
+
+
+def checked_fields(
+    key: bytes | str | None, tag: str | None, node: str | None, meta: bytes | None
+) -> Fields:
+    """The optional fields as bytes, each within its limit."""
+    key_bytes = key.encode() if isinstance(key, str) else key
+    return (
+        _sized(key_bytes, "key", KEY_SIZE_MAX),
+        _sized(_text(tag, "tag"), "tag", TAG_SIZE_MAX),
+        _sized(_text(node, "node"), "node", NODE_SIZE_MAX),
+        _sized(meta, "meta", META_SIZE_MAX),
+    )
+
+
+def of_one(data: bytes, fields: Fields, tag: str | None, limits: LimitSettings) -> Batch:
+    """A batch of one record."""
+    payload = len(data)
+    if payload > limits.record_bytes_max:
+        raise TooLarge(
+            f"a record of {payload} bytes is over record_bytes_max ({limits.record_bytes_max})"
+        )
+    sizes = 0
+    for place, field in enumerate(fields):
+        sizes |= (ABSENT if field is None else len(field)) << (16 * place)
+        payload += 0 if field is None else len(field)
+    batch = Batch(count=1, payload=payload, tags=tag)
+    batch.data, batch.fields, batch.sizes = data, fields, sizes
+    return batch
+
+
+def of_many(
+    data: Sequence[bytes],
+    columns: Mapping[str, object],
+    idempotency_key: bytes | str | None,
+    limits: LimitSettings,
+) -> Batch:
+    """A batch of records; a column is one value for all, one for each, or None."""
+    if isinstance(data, (str, int, float)) or not hasattr(data, "__len__"):
+        raise Invalid(f"a record is bytes, not {type(data).__name__}: encode it first")
+    for name, values in columns.items():
+        listed = isinstance(values, Sequence) and not isinstance(values, (str, bytes))
+        if listed and len(values) != len(data):  # type: ignore[arg-type]  # a sequence has a length
+            raise Invalid(f"{len(values)} values of {name} for {len(data)} records")  # type: ignore[arg-type]  # same
+    return _of_draft(block.draft(data), columns, idempotency_key, limits)
+
+
+def of_arrow(
+    source: pa.RecordBatch | pa.Table, idempotency_key: bytes | str | None, limits: LimitSettings
+) -> Batch:
+    """A batch of the rows of an Arrow batch or table."""
+    names = source.schema.names
+    if "data" not in names or any(name not in _ARROW_COLUMNS for name in names):
+        raise Invalid(f"columns are data, key, tag, node and meta; found {', '.join(names)}")
+    try:
+        columns = {
+            name: block.plain_binary(
+                _one_array(source.column(name)), pa.string() if name in _TEXT else pa.binary()
+            )
+            for name in names
+        }
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise Invalid(f"data, key and meta are binary, tag and node text: {error}") from error
+    draft = Draft(columns.pop("data"))
+    return _of_draft(draft, columns, idempotency_key, limits)
+
+
+def _of_draft(
+    draft: Draft,
+    columns: Mapping[str, object],
+    idempotency_key: bytes | str | None,
+    limits: LimitSettings,
+) -> Batch:
+    if not 0 < draft.count <= limits.batch_records_max:
+        raise TooLarge(
+            f"a batch of {draft.count} records: give 1 to {limits.batch_records_max} "
+            "(batch_records_max)"
+        )
+    if draft.longest_last > limits.record_bytes_max:
+        raise TooLarge(
+            f"a record of {draft.longest_last} bytes is over record_bytes_max "
+            f"({limits.record_bytes_max})"
+        )
+    for name, bit, size_max in _COLUMNS:
+        draft.add(bit, columns.get(name))
+        if draft.longest_last > size_max:
+            raise TooLarge(f"a {name} of {draft.longest_last} bytes is over {size_max}")
+    key = idempotency_key.encode() if isinstance(idempotency_key, str) else idempotency_key
+    if key is not None:
+        if not 0 < len(key) <= IDEMPOTENCY_KEY_SIZE_MAX:
+            raise TooLarge(f"an idempotency key has 1 to {IDEMPOTENCY_KEY_SIZE_MAX} bytes")
+        draft.add_idempotency(key)
+    if draft.size > limits.batch_bytes_max:
+        raise TooLarge(
+            f"a batch of {draft.size} bytes is over batch_bytes_max ({limits.batch_bytes_max}): "
+            "split it"
+        )
+    batch = Batch(count=draft.count, payload=draft.payload_size, tags=_tags(columns.get("tag")))
+    batch.draft, batch.idempotency_key = draft, key
+    return batch
+
+
+def _tags(values: object) -> Tags:
+    if values is None or isinstance(values, str):
+        return values
+    if isinstance(values, pa.Array):
+        return list(values.to_pylist())
+    assert isinstance(values, Sequence)
+    return list(values)
+
+
+def _text(value: object, name: str) -> bytes | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise Invalid(f"{name} is text, not {type(value).__name__}")
+    try:
+        return value.encode()
+    except UnicodeEncodeError as error:
+        raise Invalid(f"{name} is not valid Unicode: {error}") from error
+
+
+def _sized(value: object, name: str, size_max: int) -> bytes | None:
+    if value is None:
+        return None
+    if not isinstance(value, bytes):
+        raise Invalid(f"{name} is bytes, not {type(value).__name__}")
+    if len(value) > size_max:
+        raise TooLarge(f"a {name} of {len(value)} bytes is over {size_max}")
+    return value
+
+
+def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

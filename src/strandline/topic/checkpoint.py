@@ -1,0 +1,269 @@
+"""The checkpoint job: moves the WAL's records into segments, then lets the WAL go.
+
+    1 sync the log; everything up to here is what this checkpoint covers
+    2 read that part of the log, frame by frame, and sort the records by topic
+    3 write segments: one for each topic with much news, one shared by all the others
+    4 write a root that lists them and says where replay begins (``topic/roots.py``)
+    5 point the topics at the segments, drop their tail entries, put a mark on the log
+    6 remove WAL files that neither of the two newest roots needs
+
+A crash before 4 leaves segments that nothing refers to; one after 4 leaves a WAL whose records are
+known to be covered. No step changes a file that an older root refers to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from strandline.env.clock import Clock
+from strandline.env.disk import Disk
+from strandline.segment import codec
+from strandline.segment.library import Library
+from strandline.segment.reader import Segment
+from strandline.segment.rows import Rows, in_blocks, of_block, of_singles
+from strandline.settings import SegmentSettings
+from strandline.topic.catalog import Catalog
+from strandline.topic.memory import Row
+from strandline.topic.roots import Roots, covered_by
+from strandline.topic.state import Run, TopicState
+from strandline.wal import block, control
+from strandline.wal.codec import split_single
+from strandline.wal.recovery import Frame, ShardLog, in_order
+
+BLOCK_BYTES_MAX = 1 << 20
+
+
+class Checkpointer:
+    """Owned by the checkpoint job; ``checkpoint`` holds every shard's maintenance lock."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        catalog: Catalog,
+        library: Library,
+        roots: Roots,
+        settings: SegmentSettings,
+        *,
+        shard_directory: Callable[[int], str],
+        old_shards: Sequence[int],
+    ) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._catalog = catalog
+        self._library = library
+        self._roots = roots
+        self._settings = settings
+        self._shard_directory = shard_directory
+        self._old_shards = tuple(old_shards)
+        self._last_s = clock.monotonic()
+        self._marked: dict[int, int] = {}
+
+    def is_due(self) -> bool:
+        """Whether the WAL has grown or aged enough."""
+        waiting = sum(self._waiting(shard.number) for shard in self._catalog.shards)
+        allocated = sum(shard.writer.files.allocated() for shard in self._catalog.shards)
+        age_s = self._clock.monotonic() - self._last_s
+        return (
+            waiting >= self._settings.checkpoint_bytes
+            or (waiting > 0 and age_s >= self._settings.checkpoint_interval_s)
+            or (waiting > 0 and allocated >= 4 * self._settings.checkpoint_bytes)
+        )
+
+    def checkpoint(self) -> None:
+        """Do all six steps once."""
+        upto = {}
+        for shard in self._catalog.shards:
+            shard.flush()
+            shard.committer.sync_now()
+            upto[shard.number] = shard.committer.synced
+        gathered = self._gather(upto)
+        made = self._write_segments(gathered)
+        replay_lsns = dict(upto)
+        self._roots.write(replay_lsns, list(self._library.segments), self._term())
+        self._swap(made, replay_lsns)
+        for shard in self._catalog.shards:
+            self._mark(shard.number, upto[shard.number])
+        self._roots.clean()
+        self._last_s = self._clock.monotonic()
+
+    def _waiting(self, shard: int) -> int:
+        done = max(self._roots.current.replay_lsn(shard), self._marked.get(shard, 0))
+        return self._catalog.shards[shard].writer.end_lsn - done
+
+    def _term(self) -> int:
+        return max(shard.writer.term for shard in self._catalog.shards)
+
+    def _gather(self, upto: dict[int, int]) -> dict[int, list[Rows]]:
+        """The records below these lsns that are not yet in segments, by topic."""
+        root = self._roots.current
+        store_id = root.store_id
+        logs = []
+        for shard in {*upto, *self._old_shards}:
+            logs.append(ShardLog(self._disk, self._shard_directory(shard), shard, store_id))
+        gatherer = _Gatherer(self._catalog)
+        try:
+            for log, place in in_order(logs):
+                shard = log.files.shard
+                start = root.replay_lsn(shard)
+                end = log.files.end_of(place)
+                if end is not None and end <= start:
+                    continue
+                for frame in log.scan(place, start, until_lsn=upto.get(shard)):
+                    gatherer.add(frame)
+            for log in logs:
+                known = root.replay_lsn(log.files.shard)
+                upto.setdefault(log.files.shard, max(log.end_lsn, known))
+        finally:
+            for log in logs:
+                log.files.close()
+        return gatherer.finish()
+
+    def _write_segments(self, gathered: dict[int, list[Rows]]) -> dict[int, list[Run]]:
+        """Segments for what was gathered; the new runs by topic."""
+        large: dict[int, list[Rows]] = {}
+        small: dict[int, list[Rows]] = {}
+        for topic_id, parts in sorted(gathered.items()):
+            size = sum(part.data.nbytes for part in parts)
+            count = sum(len(part.data) for part in parts)
+            own = size >= self._settings.seal_bytes // 2 or count >= self._settings.seal_records
+            (large if own else small)[topic_id] = parts
+        made: dict[int, list[Run]] = {}
+        for topic_id, parts in large.items():
+            self.write_segment(topic_id, {topic_id: parts}, made)
+        if small:
+            self.write_segment(codec.SHARED, small, made)
+        return made
+
+    def write_segment(
+        self, owner: int, parts_by_topic: dict[int, list[Rows]], made: dict[int, list[Run]]
+    ) -> Segment:
+        """One segment file with the rows of these topics; adds its runs to ``made``."""
+        first_seq = next(iter(parts_by_topic.values()))[0].first_seq
+        writer, info = self._library.begin(owner, first_seq)
+        rows_max = self._settings.block_records
+        try:
+            for topic_id, parts in parts_by_topic.items():
+                for rows in in_blocks(parts, rows_max, BLOCK_BYTES_MAX):
+                    writer.add(topic_id, rows)
+            segment = self._library.finish(writer, info, self._clock.now_us())
+        finally:
+            writer.abandon()
+        for topic_id, run in runs_of(segment):
+            made.setdefault(topic_id, []).append(run)
+        return segment
+
+    def _swap(self, made: dict[int, list[Run]], replay_lsns: dict[int, int]) -> None:
+        for state in self._catalog.states():
+            if not state.tail.locations and state.id not in made:
+                continue
+            writer = self._catalog.shard_of(state).writer
+            writer.acquire()
+            try:
+                covered, _ = covered_by(state, replay_lsns)
+                state.runs = (*state.runs, *made.get(state.id, ()))
+                state.tail = state.tail.from_seq(covered + 1)
+                _trim_tags(state)
+            finally:
+                writer.release()
+
+    def _mark(self, shard: int, lsn: int) -> None:
+        writer = self._catalog.shards[shard].writer
+        writer.acquire()
+        try:
+            # Only when nothing else came meanwhile does the mark not count as news itself.
+            quiet = writer.end_lsn == lsn
+            if writer.has_file:
+                writer.place_control(0, control.Checkpointed(self._roots.current.number, lsn))
+            if quiet:
+                self._marked[shard] = writer.end_lsn
+        finally:
+            writer.release()
+
+
+class _Gatherer:
+    """Sorts the records of frames by topic."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._parts: dict[int, list[Rows]] = {}
+        self._singles: dict[int, tuple[int, list[Row]]] = {}
+
+    def add(self, frame: Frame) -> None:
+        if frame.body is not None:
+            topic_id, seq, fields, data = split_single(frame.body)
+            if self._wanted(topic_id, seq):
+                first_seq, rows = self._singles.setdefault(topic_id, (seq, []))
+                if first_seq + len(rows) != seq:
+                    self._close(topic_id)
+                    _, rows = self._singles.setdefault(topic_id, (seq, []))
+                rows.append((frame.ts, fields, data))
+            return
+        for _, view in frame.blocks:
+            found = block.Block(view)
+            if found.kind == block.RECORDS and self._wanted(found.topic_id, found.last_seq):
+                self._close(found.topic_id)
+                self._keep(found.topic_id, of_block(found))
+
+    def finish(self) -> dict[int, list[Rows]]:
+        for topic_id in list(self._singles):
+            self._close(topic_id)
+        return self._parts
+
+    def _wanted(self, topic_id: int, last_seq: int) -> bool:
+        state = self._catalog.by_id(topic_id)
+        if state is None or last_seq < state.floor:
+            return False
+        return last_seq >= state.tail.first_seq and last_seq <= state.head_seq
+
+    def _close(self, topic_id: int) -> None:
+        waiting = self._singles.pop(topic_id, None)
+        if waiting is not None:
+            self._keep(topic_id, of_singles(*waiting))
+
+    def _keep(self, topic_id: int, rows: Rows) -> None:
+        state = self._catalog.by_id(topic_id)
+        if state is not None and state.deleted:
+            rows = rows.without(state.deleted)
+        self._parts.setdefault(topic_id, []).append(rows)
+
+
+def runs_of(segment: Segment) -> list[tuple[int, Run]]:
+    """The runs in a segment: one for its owner; in a shared one, blocks without a gap between."""
+    info = segment.info
+    if info.topic_id != codec.SHARED:
+        run = Run(segment, info.first_seq, info.last_seq, info.payload_size, 0, -1)
+        return [(info.topic_id, run)]
+    index = segment.index()
+    topics = index.topic.tolist()
+    firsts, counts = index.first_seq.tolist(), index.count.tolist()
+    sizes = index.payload_size.tolist()
+    found = []
+    place = 0
+    while place < len(topics):
+        following = place + 1
+        while (
+            following < len(topics)
+            and topics[following] == topics[place]
+            and firsts[following] == firsts[following - 1] + counts[following - 1]
+        ):
+            following += 1
+        last_seq = firsts[following - 1] + counts[following - 1] - 1
+        payload = sum(sizes[place:following])
+        run = Run(segment, firsts[place], last_seq, payload, place, following)
+        found.append((topics[place], run))
+        place = following
+    return found
+
+
+def _trim_tags(state: TopicState) -> None:
+    """Forget the tags of records that have left the tail."""
+    if state.tags is None:
+        return
+    first_seq = state.tail.first_seq
+    for tag, seqs in list(state.tags.items()):
+        kept = type(seqs)("Q", (seq for seq in seqs if seq >= first_seq))
+        if kept:
+            state.tags[tag] = kept
+        else:
+            del state.tags[tag]

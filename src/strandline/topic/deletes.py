@@ -1,0 +1,86 @@
+"""Deleting records on request: below a seq, or by tag. Silent, point in time, and final.
+
+A delete is one control message with the seqs it hit, so that replay deletes exactly those and never
+looks anything up. ``before`` moves a floor and costs the same for one record or a billion. Tags are
+found through an index: in memory for the WAL's part, in the footer of sealed segments, by a scan of
+the tag column in shared segments.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from pyroaring import BitMap64
+
+from strandline.errors import Invalid
+from strandline.topic.pieces import Pieces
+from strandline.topic.state import Run, TopicState
+from strandline.wal import block, control
+
+
+def find_tagged(state: TopicState, match: str, before: int) -> BitMap64:
+    """Live seqs below a seq whose tag is the match, or begins with it when it ends in ``*``."""
+    if not match or "*" in match[:-1]:
+        raise Invalid(f"cannot match {match!r}: give a tag, or its beginning with one * at the end")
+    wanted = _Matcher(match)
+    found = BitMap64()
+    for tag, seqs in list((state.tags or {}).items()):
+        if wanted(tag):
+            found.update(list(seqs))
+    for run in state.runs:
+        found |= _in_run(run, wanted)
+    found &= BitMap64(range(state.floor, max(state.floor, min(before, state.head_seq + 1))))
+    if state.deleted:
+        found -= state.deleted
+    return found
+
+
+def apply_delete(state: TopicState, pieces: Pieces, message: control.RecordsDeleted) -> None:
+    """Make a delete visible. Maintenance lock held."""
+    seqs = BitMap64.deserialize(message.seqs) if message.seqs else BitMap64()
+    if seqs:
+        gone = payload_of(pieces, seqs)
+        state.deleted = seqs if state.deleted is None else state.deleted | seqs
+        state.gone_payload += gone
+    floor = min(message.before, state.head_seq + 1)
+    if floor > state.floor:
+        state.gone_payload += pieces.payload_between(state.floor, floor)
+    state.delete_floor = max(state.delete_floor, floor)
+
+
+def payload_of(pieces: Pieces, seqs: BitMap64) -> int:
+    """Payload bytes of these records."""
+    total = 0
+    remaining = seqs
+    while remaining:
+        first, sizes = pieces.sizes(remaining.min())
+        span = BitMap64(range(first, first + len(sizes)))
+        total += int(sizes[np.array(list(remaining & span), dtype="<i8") - first].sum())
+        remaining = remaining - span
+    return total
+
+
+class _Matcher:
+    def __init__(self, match: str) -> None:
+        self._exact = not match.endswith("*")
+        self._text = match if self._exact else match[:-1]
+
+    def __call__(self, tag: str | None) -> bool:
+        if tag is None:
+            return False
+        return tag == self._text if self._exact else tag.startswith(self._text)
+
+
+def _in_run(run: Run, wanted: _Matcher) -> BitMap64:
+    found = BitMap64()
+    if run.segment.info.topic_id:
+        for tag, seqs in run.segment.index().tags.items():
+            if wanted(tag):
+                found |= BitMap64.deserialize(seqs)
+        return found
+    for place in range(run.place, run.next_place):
+        source = run.segment.block(place)
+        tags = source.column(block.TAG)
+        if tags is not None:
+            rows = [row for row, tag in enumerate(tags.to_pylist()) if wanted(tag)]
+            found.update(source.first_seq + row for row in rows)
+    return found

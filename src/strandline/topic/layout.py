@@ -1,0 +1,62 @@
+"""Where things are in a store's directory. No path is ever made from a topic's name.
+
+SYSTEM                      identity and format
+LOCK                        held by the writing process
+BALLAST                     given up when the disk is full
+CLOSED                      how far each shard was synced at the last clean close
+meta/checkpoint-N.bin       roots, the two newest
+wal/shard-NN/wal-LSN.log    the log
+segments/shared/N.seg       segments of many topics
+segments/ID/SEQ-N.seg       segments of one topic
+quarantine/                 files that nothing refers to, kept for two checkpoints
+damaged/                    files that a repair took out of use, kept for good
+"""
+
+from __future__ import annotations
+
+import msgspec
+from xxhash import xxh3_64_intdigest
+
+from strandline.env.disk import Disk
+from strandline.errors import Corrupt
+
+
+class Layout:
+    """Paths of one store."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self.lock = f"{directory}/LOCK"
+        self.ballast = f"{directory}/BALLAST"
+        self.closed = f"{directory}/CLOSED"
+        self.meta = f"{directory}/meta"
+        self.wal = f"{directory}/wal"
+        self.segments = f"{directory}/segments"
+        self.quarantine = f"{directory}/quarantine"
+        self.damaged = f"{directory}/damaged"
+
+    def shard(self, number: int) -> str:
+        return f"{self.wal}/shard-{number:02d}"
+
+    def shards_on(self, disk: Disk) -> list[int]:
+        """Shards that have a folder, whether they are still used or not."""
+        names = [name[6:] for name in disk.list_dir(self.wal) if name.startswith("shard-")]
+        return sorted(int(text) for text in names if text.isdigit())
+
+    def closed_at(self, disk: Disk, shard: int) -> int:
+        """The lsn up to which a shard was synced when the store was last closed cleanly."""
+        return self._read_closed(disk).get(shard, 0)
+
+    def write_closed(self, disk: Disk, synced: dict[int, int]) -> None:
+        body = msgspec.msgpack.encode(synced)
+        checksum = xxh3_64_intdigest(body).to_bytes(8, "little")
+        disk.durable_replace(self.closed, checksum + body)
+
+    def _read_closed(self, disk: Disk) -> dict[int, int]:
+        if not disk.exists(self.closed):
+            return {}
+        content = disk.read(self.closed)
+        body = content[8:]
+        if content[:8] != xxh3_64_intdigest(body).to_bytes(8, "little"):
+            raise Corrupt("the CLOSED file fails its checksum", path=self.closed)
+        return msgspec.msgpack.decode(body, type=dict[int, int])

@@ -1,0 +1,75 @@
+"""Records that are in no file: the unflushed ones of ``memory`` topics, all of ``ephemeral`` ones.
+
+Pieces follow each other without a gap. The last piece may be open, a plain list that grows; the
+others are blocks. A reader may hold a ``MemoryTail`` while the topic has gone on to a new one.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator, Sequence
+
+from strandline.segment import rows
+from strandline.wal.block import Block, Draft
+
+_ROWS_MAX = 4096
+
+Row = tuple[int, Sequence[bytes | None], bytes]
+"""ts, the fields key, tag, node and meta, the data."""
+
+
+class MemoryTail:
+    """Changed under the writer's lock, read without."""
+
+    __slots__ = ("first_seq", "firsts", "pieces", "seed", "topic_id")
+
+    def __init__(self, topic_id: int, first_seq: int, seed: int) -> None:
+        self.topic_id = topic_id
+        self.first_seq = first_seq
+        self.seed = seed
+        self.firsts: list[int] = []
+        self.pieces: list[Block | list[Row]] = []
+
+    def add_row(self, seq: int, row: Row) -> None:
+        last = self.pieces[-1] if self.pieces else None
+        if isinstance(last, list) and len(last) < _ROWS_MAX:
+            last.append(row)
+            return
+        if isinstance(last, list):
+            self.pieces[-1] = self._block(rows.of_singles(self.firsts[-1], last))
+        self.firsts.append(seq)
+        self.pieces.append([row])
+
+    def add_draft(self, seq: int, draft: Draft, ts: int) -> None:
+        header, _ = draft.finish(self.seed, self.topic_id, seq, ts)
+        content = b"".join([header, *draft.buffers])
+        self.firsts.append(seq)
+        self.pieces.append(Block(memoryview(content)))
+
+    def find(self, seq: int) -> int:
+        return bisect.bisect_right(self.firsts, seq, 0, len(self.pieces)) - 1
+
+    def drafts(self) -> Iterator[tuple[int, int, Draft, int]]:
+        """First seq, count, draft and ts of every piece, to be placed in the log."""
+        for first_seq, piece in zip(self.firsts, self.pieces, strict=True):
+            source = (
+                rows.of_singles(first_seq, piece)
+                if isinstance(piece, list)
+                else rows.of_block(piece)
+            )
+            draft, _, ts_max = source.draft()
+            yield first_seq, draft.count, draft, ts_max
+
+    def from_seq(self, floor: int) -> MemoryTail:
+        """The pieces from the one that holds a seq on."""
+        keep = max(0, self.find(floor))
+        rest = MemoryTail(self.topic_id, self.first_seq, self.seed)
+        rest.firsts, rest.pieces = self.firsts[keep:], self.pieces[keep:]
+        if rest.firsts:
+            rest.first_seq = rest.firsts[0]
+        return rest
+
+    def _block(self, source: rows.Rows) -> Block:
+        draft, _, ts_max = source.draft()
+        header, _ = draft.finish(self.seed, self.topic_id, source.first_seq, ts_max)
+        return Block(memoryview(b"".join([header, *draft.buffers])))

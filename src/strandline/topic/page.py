@@ -1,0 +1,183 @@
+"""A page: what one read found, in the shape that the caller wants.
+
+The page keeps the blocks it was cut from and decodes on demand: ``records`` as objects, ``data`` as
+plain payloads, ``arrow()`` as columns without copying payloads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from strandline.record import Record, Tombstone
+from strandline.wal import block
+from strandline.wal.block import Block
+
+SCHEMA = pa.schema(
+    [
+        pa.field("seq", pa.uint64(), nullable=False),
+        pa.field("ts", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("key", pa.binary()),
+        pa.field("tag", pa.string()),
+        pa.field("node", pa.string()),
+        pa.field("meta", pa.binary()),
+        pa.field("data", pa.binary(), nullable=False),
+    ]
+)
+_FIELDS = (block.KEY, block.TAG, block.NODE, block.META)
+
+Row = tuple[int, int, Sequence[bytes | None], bytes]
+"""seq, ts, the fields key, tag, node and meta, the data."""
+
+
+class Slice:
+    """Rows first to next of a block, or just the chosen ones of them."""
+
+    __slots__ = ("_chosen", "_first", "_next", "block")
+
+    def __init__(
+        self, source: Block, first: int, following: int, chosen: np.ndarray | None
+    ) -> None:
+        self.block = source
+        self._first = first
+        self._next = following
+        self._chosen = chosen
+
+    def __len__(self) -> int:
+        return self._next - self._first if self._chosen is None else len(self._chosen)
+
+    def cut(self, array: pa.Array) -> pa.Array:
+        if self._chosen is not None:
+            return array.take(pa.array(self._chosen))
+        return array.slice(self._first, self._next - self._first)
+
+    def seqs(self) -> np.ndarray:
+        if self._chosen is not None:
+            return self._chosen.astype("<u8") + np.uint64(self.block.first_seq)
+        return np.arange(
+            self.block.first_seq + self._first, self.block.first_seq + self._next, dtype="<u8"
+        )
+
+    def stamps(self) -> np.ndarray:
+        stamps = self.block.stamps()
+        return stamps[self._first : self._next] if self._chosen is None else stamps[self._chosen]
+
+    def field(self, column: int) -> pa.Array | None:
+        array = self.block.column(column)
+        return None if array is None else self.cut(array)
+
+    def data(self) -> pa.Array:
+        return self.cut(self.block.data())
+
+    def columns(self) -> list[pa.Array]:
+        arrays = [pa.array(self.seqs()), pa.array(self.stamps()).cast(SCHEMA.field("ts").type)]
+        for column, kind in zip(_FIELDS, SCHEMA.types[2:6], strict=True):
+            found = self.field(column)
+            arrays.append(pa.nulls(len(self), kind) if found is None else found)
+        arrays.append(self.data())
+        return arrays
+
+    def records(self) -> list[Record]:
+        data = self.data().to_pylist()
+        lists = []
+        for column in _FIELDS:
+            found = self.field(column)
+            lists.append([None] * len(data) if found is None else found.to_pylist())
+        seqs, stamps = self.seqs().tolist(), self.stamps().tolist()
+        return [
+            Record(seq=seq, ts=ts, data=payload, key=key, tag=tag, node=node, meta=meta)
+            for seq, ts, payload, key, tag, node, meta in zip(
+                seqs, stamps, data, *lists, strict=True
+            )
+        ]
+
+
+class Page:
+    """The records after a cursor, and where to go on.
+
+    ``next`` is the cursor for the following read, ``caught_up`` the only sign that there is no
+    more, ``tombstone`` the notice of records lost before the first one of the page.
+    """
+
+    __slots__ = ("_parts", "_records", "epoch", "head_seq", "next", "tombstone")
+
+    def __init__(
+        self,
+        parts: list[Slice | list[Row]],
+        *,
+        following: int,
+        head_seq: int,
+        epoch: int,
+        tombstone: Tombstone | None,
+    ) -> None:
+        self._parts = parts
+        self._records: list[Record] | None = None
+        self.next = following
+        self.head_seq = head_seq
+        self.epoch = epoch
+        self.tombstone = tombstone
+
+    def __len__(self) -> int:
+        return sum(len(part) for part in self._parts)
+
+    def __repr__(self) -> str:
+        return f"Page({len(self)} records, next={self.next}, head_seq={self.head_seq})"
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether the page ends at the head: there is no more for now."""
+        return self.next >= self.head_seq
+
+    @property
+    def records(self) -> list[Record]:
+        if self._records is None:
+            made: list[Record] = []
+            for part in self._parts:
+                made += part.records() if isinstance(part, Slice) else map(_record, part)
+            self._records = made
+        return self._records
+
+    @property
+    def data(self) -> list[bytes]:
+        """Only the payloads."""
+        found: list[bytes] = []
+        for part in self._parts:
+            if isinstance(part, Slice):
+                found += part.data().to_pylist()
+            else:
+                found += [row[3] for row in part]
+        return found
+
+    def arrow(self) -> pa.Table:
+        """The page as columns: seq, ts, key, tag, node, meta, data."""
+        batches = []
+        for part in self._parts:
+            columns = part.columns() if isinstance(part, Slice) else _columns(part)
+            batches.append(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
+        return pa.Table.from_batches(batches, schema=SCHEMA)
+
+
+def _record(row: Row) -> Record:
+    seq, ts, (key, tag, node, meta), data = row
+    return Record(
+        seq=seq,
+        ts=ts,
+        data=data,
+        key=key,
+        tag=None if tag is None else tag.decode(),
+        node=None if node is None else node.decode(),
+        meta=meta,
+    )
+
+
+def _columns(part: list[Row]) -> list[pa.Array]:
+    arrays = [
+        pa.array([row[0] for row in part], pa.uint64()),
+        pa.array([row[1] for row in part], pa.int64()).cast(SCHEMA.field("ts").type),
+    ]
+    for place, kind in enumerate(SCHEMA.types[2:6]):
+        arrays.append(pa.array([row[2][place] for row in part], pa.binary()).cast(kind))
+    arrays.append(pa.array([row[3] for row in part], pa.binary()))
+    return arrays

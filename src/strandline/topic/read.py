@@ -1,0 +1,176 @@
+"""Reading a topic: by cursor, in pages.
+
+For every slot behind the cursor: floor gate -> deleted -> node filter -> deliver, block by block
+(expiry by ttl is a floor, because stamps never decrease). Skipped slots still move the cursor. A
+reader learns of involuntary loss from the page's tombstone, at most one per page and always about
+what lies before the page's first record: a page ends where a gap begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from strandline.record import Tombstone
+from strandline.topic.memory import Row as MemoryRow
+from strandline.topic.page import Page, Row, Slice
+from strandline.topic.pieces import Pieces
+from strandline.topic.state import TopicState
+from strandline.wal import block
+from strandline.wal.block import Block
+from strandline.wal.reader import Reader
+
+_SINGLES_MAX = 512
+
+
+def read_page(
+    state: TopicState,
+    reader: Callable[[], Reader],
+    *,
+    after: int,
+    limit: int,
+    size_max: int,
+    skip_node: str | None,
+    epoch: int | None,
+) -> Page:
+    """One page. Floors must have been brought up to date before."""
+    head = state.head_seq
+    tombstone, start = _entrance(state, after, head, epoch)
+    gatherer = _Gatherer(state, Pieces(state, reader), limit, size_max, skip_node)
+    seq = start
+    while seq <= head:
+        gap = state.gap_at(seq)
+        if gap is not None:
+            if tombstone is not None or gatherer.count:
+                break
+            tombstone = Tombstone(gap_from=seq, gap_to=gap.last_seq, reason=gap.reason)
+            seq = gap.last_seq + 1
+            continue
+        following = gatherer.take(seq, min(head, state.gap_behind(seq) - 1))
+        if following == seq:
+            break
+        seq = following
+        if gatherer.full:
+            break
+    return Page(
+        gatherer.parts,
+        following=max(seq - 1, min(after, head)),
+        head_seq=head,
+        epoch=state.epoch,
+        tombstone=tombstone,
+    )
+
+
+def _entrance(
+    state: TopicState, after: int, head: int, epoch: int | None
+) -> tuple[Tombstone | None, int]:
+    """Where a cursor really begins, and what it has missed."""
+    if after > head or (epoch is not None and epoch < state.created_us):
+        # The cursor belongs to an earlier life of the topic: say so, then begin at the beginning.
+        start = state.floor
+        return Tombstone(gap_from=1, gap_to=max(head, 1), reason="recreated"), start
+    start = max(after + 1, state.floor)
+    if after + 1 < state.evict_floor:
+        gap_to = max(state.earliest_seq, state.evict_floor) - 1
+        reason = state.evict_reason or "cap"
+        return Tombstone(gap_from=after + 1, gap_to=gap_to, reason=reason), max(start, gap_to + 1)
+    return None, start
+
+
+class _Gatherer:
+    """Collects rows until the page is full."""
+
+    def __init__(
+        self, state: TopicState, pieces: Pieces, limit: int, size_max: int, skip_node: str | None
+    ) -> None:
+        self.parts: list[Slice | list[Row]] = []
+        self.count = 0
+        self._size = 0
+        self._deleted = state.deleted
+        self._pieces = pieces
+        self._limit = limit
+        self._size_max = size_max
+        self._skip_node = skip_node
+
+    @property
+    def full(self) -> bool:
+        return self.count >= self._limit or self._size >= self._size_max
+
+    def take(self, seq: int, last_seq: int) -> int:
+        """Take rows from a seq on; returns the seq to go on with."""
+        rows = self._pieces.singles(seq, last_seq, min(self._limit - self.count, _SINGLES_MAX))
+        if rows:
+            return self._take_rows(seq, rows, seq, last_seq)
+        piece = self._pieces.at(seq)
+        if isinstance(piece, Block):
+            return self._take_block(piece, seq, last_seq)
+        return self._take_rows(*piece, seq, last_seq)
+
+    def _take_rows(
+        self,
+        first_seq: int,
+        rows: list[MemoryRow],
+        seq: int,
+        last_seq: int,
+    ) -> int:
+        part: list[Row] = []
+        skip = None if self._skip_node is None else self._skip_node.encode()
+        for place in range(seq - first_seq, min(len(rows), last_seq - first_seq + 1)):
+            ts, fields, data = rows[place]
+            seq = first_seq + place + 1
+            if self._deleted is not None and seq - 1 in self._deleted:
+                continue
+            if skip is not None and fields[2] == skip:
+                continue
+            part.append((seq - 1, ts, fields, data))
+            self._size += len(data)
+            if self.count + len(part) >= self._limit or self._size >= self._size_max:
+                break
+        self._add(part)
+        return seq
+
+    def _add(self, part: list[Row]) -> None:
+        if part and self.parts and isinstance(self.parts[-1], list):
+            self.parts[-1] += part
+        elif part:
+            self.parts.append(part)
+        self.count += len(part)
+
+    def _take_block(self, source: Block, seq: int, last_seq: int) -> int:
+        first = seq - source.first_seq
+        following = min(source.count, last_seq - source.first_seq + 1)
+        chosen = self._chosen(source, first, following)
+        room = min(self._limit - self.count, self._rows_for_size(source))
+        if chosen is None:
+            following = min(following, first + room)
+        elif len(chosen) > room:
+            following = int(chosen[room - 1]) + 1
+            chosen = chosen[:room]
+        part = Slice(source, first, following, chosen)
+        if len(part):
+            self.parts.append(part)
+            self.count += len(part)
+            self._size += len(part) * (source.payload_size // source.count)
+        return int(source.first_seq + following)
+
+    def _rows_for_size(self, source: Block) -> int:
+        average = max(1, source.payload_size // source.count)
+        return int(max(1, -(-(self._size_max - self._size) // average)))
+
+    def _chosen(self, source: Block, first: int, following: int) -> np.ndarray | None:
+        """The rows that pass the filters, None when all do."""
+        keep: np.ndarray | None = None
+        low, high = source.first_seq + first, source.first_seq + following
+        if self._deleted and self._deleted.range_cardinality(low, high):
+            keep = np.ones(following - first, dtype=bool)
+            seqs = self._deleted.intersection(type(self._deleted)(range(low, high)))
+            keep[np.array(list(seqs), dtype="<i8") - low] = False
+        nodes = source.column(block.NODE) if self._skip_node is not None else None
+        if nodes is not None:
+            names = nodes.slice(first, following - first).to_pylist()
+            own = np.array([name == self._skip_node for name in names], dtype=bool)
+            keep = ~own if keep is None else keep & ~own
+        if keep is None or keep.all():
+            return None
+        return np.flatnonzero(keep) + first

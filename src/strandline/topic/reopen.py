@@ -1,0 +1,122 @@
+"""What a writer does about the last one's end, before it takes appends.
+
+- The unsynced part of the log is stored again and synced. It was read from the page cache, and the
+  disk may never have got it: after a failed sync Linux calls lost pages clean.
+- Files behind a torn place are set aside: their records were never promised.
+- Topics whose acknowledged tail may be gone get a new epoch and a gap up to their ceiling.
+- Segment files that no root knows go to quarantine, unless a root was damaged: then nothing that
+  lies on the disk is thought to be superfluous.
+"""
+
+from __future__ import annotations
+
+from strandline.env.disk import Disk
+from strandline.topic import root as root_file
+from strandline.topic.layout import Layout
+from strandline.topic.recover import Recovered
+from strandline.topic.replay import lose_tail
+from strandline.topic.roots import Roots
+from strandline.topic.state import TopicState
+from strandline.wal import control
+from strandline.wal.codec import FILE_HEADER_SIZE, boot_number
+from strandline.wal.recovery import ShardLog
+from strandline.wal.shard import Shard
+
+_MESSAGES_AT_ONCE = 512
+
+
+def secure_tail(disk: Disk, log: ShardLog) -> None:
+    """Make what recovery read of a shard as durable as it believed it to be."""
+    for place, entry in enumerate(log.files.entries):
+        end = log.files.end_of(place)
+        end = log.end_lsn if end is None else min(end, log.end_lsn)
+        if end <= log.durable_upto:
+            continue
+        first = max(entry.first_lsn, log.durable_upto)
+        offset = FILE_HEADER_SIZE + first - entry.first_lsn
+        file = disk.open_log(entry.path)
+        try:
+            file.write(0, [entry.file.pread(FILE_HEADER_SIZE, 0)])
+            if end > first:
+                file.write(offset, [entry.file.pread(end - first, offset)])
+            file.sync()
+        finally:
+            file.close()
+    disk.sync_dir(log.files.directory)
+
+
+def set_aside_cut_files(disk: Disk, log: ShardLog) -> None:
+    """Take files behind a torn place, and prepared ones of the last writer, out of the way."""
+    for path in log.cut:
+        disk.rename(path, f"{path}.cut")
+    for name in disk.list_dir(log.files.directory):
+        if name.startswith("spare-"):
+            disk.remove(f"{log.files.directory}/{name}")
+
+
+def declare_lost_tails(found: Recovered, shards: list[Shard], boot_id: str) -> list[TopicState]:
+    """Put on the log which topics may have lost acknowledged records; the topics."""
+    lost = []
+    same_boot = found.boot == boot_number(boot_id)
+    for state in found.catalog.states():
+        if may_have_lost(state, clean=found.clean, same_boot=same_boot):
+            lost.append(state)
+    for shard in shards:
+        mine = [state for state in lost if state.shard == shard.number]
+        for first in range(0, len(mine), _MESSAGES_AT_ONCE):
+            _declare(shard, mine[first : first + _MESSAGES_AT_ONCE])
+    return lost
+
+
+def may_have_lost(state: TopicState, *, clean: bool, same_boot: bool) -> bool:
+    """Whether seqs above the recovered head may have been given out."""
+    if state.ceiling < state.next_seq:
+        return False
+    durability = state.config.durability
+    if durability == "ephemeral":
+        return True
+    if clean or durability == "fsync":
+        return False
+    return durability == "memory" or not same_boot
+
+
+def forget_ephemeral(state: TopicState, shard: Shard) -> None:
+    """At a clean close: say exactly up to where an ephemeral topic's seqs were used."""
+    last_seq = state.next_seq - 1
+    epoch = max(state.epoch + 1, shard.writer.stamp())
+    message = control.TailLost(1, last_seq, epoch, "lost")
+    shard.writer.place_control(state.id, message)
+
+
+def quarantine_orphans(disk: Disk, layout: Layout, roots: Roots, found: Recovered) -> None:
+    """Move segment files that no root lists out of the way, and doom those of older roots."""
+    if found.complaints:
+        return
+    known = {segment.path for segment in found.library.segments.values()}
+    for number in root_file.numbers_in(disk, layout.meta):
+        path = root_file.path_of(layout.meta, number)
+        older = root_file.decode(disk.read(path), path)
+        for info in older.segments:
+            path = f"{layout.segments}/{info.name()}"
+            if path not in known:
+                known.add(path)
+                roots.doom(path, number)
+    for folder in disk.list_dir(layout.segments):
+        for name in disk.list_dir(f"{layout.segments}/{folder}"):
+            path = f"{layout.segments}/{folder}/{name}"
+            if path not in known:
+                disk.make_dirs(layout.quarantine)
+                disk.rename(path, f"{layout.quarantine}/{folder}-{name}")
+
+
+def _declare(shard: Shard, states: list[TopicState]) -> None:
+    writer = shard.writer
+    writer.acquire()
+    try:
+        for state in states:
+            epoch = max(state.epoch + 1, writer.stamp())
+            message = control.TailLost(state.next_seq, state.ceiling, epoch, "lost")
+            writer.place_control(state.id, message)
+            lose_tail(state, message)
+    finally:
+        writer.release()

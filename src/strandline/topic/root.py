@@ -1,0 +1,157 @@
+"""Checkpoint file <-> bytes: the root from which a store is opened. Pure but for two functions.
+
+    0   8   magic
+    8   4   format version
+    12  4   zero
+    16  8   size of the body
+    24  8   xxh3-64 of the body, seeded with the number
+    32  8   number of the checkpoint
+    40  ..  body: one ``Root`` as MessagePack
+
+Files are named ``checkpoint-<number>.bin`` and never rewritten. The two newest are kept, with all
+the WAL and segment files that either needs, so that a damaged newest one costs nothing but time.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import msgspec
+from xxhash import xxh3_64_intdigest
+
+from strandline.env.disk import Disk
+from strandline.errors import Corrupt, NewerFormat
+from strandline.segment.reader import SegmentInfo
+from strandline.settings import TopicConfig
+
+FORMAT_VERSION = 1
+_HEADER = struct.Struct("<8sIIQQQ")
+_MAGIC = b"STRNDCHK"
+
+
+class GapEntry(msgspec.Struct, frozen=True, array_like=True):
+    """Seqs lost in the middle of a topic."""
+
+    first_seq: int
+    last_seq: int
+    reason: str
+
+
+class TopicEntry(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """One topic as of a checkpoint. Seqs up to ``covered`` are in segments, or gone."""
+
+    id: int
+    name: str
+    config: TopicConfig
+    epoch: int
+    created_us: int
+    covered: int
+    covered_payload: int
+    last_ts: int
+    evict_floor: int
+    evict_reason: str
+    delete_floor: int
+    gone_payload: int
+    ceiling: int
+    deleted: bytes
+    gaps: list[GapEntry]
+    idempotency: list[tuple[bytes, int, int, int]]
+
+
+class ShardEntry(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """One shard as of a checkpoint: where replay begins, and what is known to be synced."""
+
+    shard: int
+    replay_lsn: int
+    durable_lsn: int
+
+
+class Root(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """Everything a store needs besides the WAL behind it."""
+
+    number: int
+    store_id: bytes
+    term: int
+    next_topic_id: int
+    next_file_number: int
+    last_ts: int
+    shards: list[ShardEntry]
+    segments: list[SegmentInfo]
+    topics: list[TopicEntry]
+
+    def replay_lsn(self, shard: int) -> int:
+        return next((entry.replay_lsn for entry in self.shards if entry.shard == shard), 0)
+
+    def durable_lsn(self, shard: int) -> int:
+        return next((entry.durable_lsn for entry in self.shards if entry.shard == shard), 0)
+
+
+def empty_root(store_id: bytes) -> Root:
+    """The root of a store that has never been checkpointed."""
+    return Root(
+        number=0,
+        store_id=store_id,
+        term=0,
+        next_topic_id=1,
+        next_file_number=1,
+        last_ts=0,
+        shards=[],
+        segments=[],
+        topics=[],
+    )
+
+
+def path_of(directory: str, number: int) -> str:
+    return f"{directory}/checkpoint-{number:016d}.bin"
+
+
+def numbers_in(disk: Disk, directory: str) -> list[int]:
+    """Numbers of the checkpoints in a folder, oldest first."""
+    names = [name for name in disk.list_dir(directory) if name.startswith("checkpoint-")]
+    digits = [name[11:-4] for name in names if name.endswith(".bin")]
+    return sorted(int(text) for text in digits if text.isdigit())
+
+
+def encode(root: Root) -> bytes:
+    body = msgspec.msgpack.encode(root)
+    checksum = xxh3_64_intdigest(body, root.number)
+    header = _HEADER.pack(_MAGIC, FORMAT_VERSION, 0, len(body), checksum, root.number)
+    return header + body
+
+
+def decode(data: bytes, path: str) -> Root:
+    """The root, or an error that says what is wrong with the file."""
+    if len(data) < _HEADER.size or not data.startswith(_MAGIC):
+        raise Corrupt("not a checkpoint", path=path)
+    _, version, zero, size, checksum, number = _HEADER.unpack_from(data)
+    if version != FORMAT_VERSION:
+        raise NewerFormat(f"{path} has checkpoint format {version}: upgrade to read it")
+    body = data[_HEADER.size :]
+    if zero or len(body) != size or xxh3_64_intdigest(body, number) != checksum:
+        raise Corrupt("a checkpoint fails its checksum", path=path, offset=_HEADER.size)
+    try:
+        root = msgspec.msgpack.decode(body, type=Root)
+    except msgspec.DecodeError as error:
+        raise Corrupt(f"a checkpoint cannot be read ({error})", path=path) from error
+    if root.number != number:
+        raise Corrupt("a checkpoint has another's number", path=path)
+    return root
+
+
+def load(disk: Disk, directory: str, store_id: bytes) -> tuple[Root, list[str]]:
+    """The newest good root, and what was wrong with newer ones."""
+    complaints = []
+    for number in reversed(numbers_in(disk, directory)):
+        path = path_of(directory, number)
+        try:
+            root = decode(disk.read(path), path)
+        except Corrupt as error:
+            complaints.append(str(error))
+            continue
+        if root.store_id != store_id or root.number != number:
+            complaints.append(f"{path} belongs to another store or place")
+            continue
+        return root, complaints
+    if complaints:
+        raise Corrupt("no checkpoint can be read: " + "; ".join(complaints), path=directory)
+    return empty_root(store_id), []

@@ -1,0 +1,162 @@
+"""Writes checkpoint roots and removes what no kept root needs.
+
+The two newest roots are kept. A file leaves when neither names it: WAL files by the lsn from which
+the older root replays, segments by the number of the last root that listed them. Removing is lazy
+and repeatable: a file that comes back after a crash is one that nothing refers to.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable
+
+from strandline.env.disk import Disk
+from strandline.segment.library import Library
+from strandline.topic import root as root_file
+from strandline.topic.catalog import Catalog
+from strandline.topic.root import GapEntry, Root, ShardEntry, TopicEntry
+from strandline.topic.state import TopicState
+from strandline.wal.files import LOCATION_LSN, LOCATION_SHARD_BITS, first_lsn_of
+
+KEPT = 2
+_CAPTURED_AT_ONCE = 256
+
+
+class Roots:
+    """The checkpoints of a store. Owned by the checkpoint job."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        catalog: Catalog,
+        library: Library,
+        current: Root,
+        *,
+        shard_directory: Callable[[int], str],
+    ) -> None:
+        self.current = current
+        self.previous = current
+        self._disk = disk
+        self._directory = directory
+        self._catalog = catalog
+        self._library = library
+        self._shard_directory = shard_directory
+        self._doomed: list[tuple[int, str]] = []
+
+    def doom(self, path: str, last_root: int) -> None:
+        """Remove a file once no kept root can refer to it: this one still does."""
+        self._doomed.append((last_root, path))
+
+    def write(self, replay_lsns: dict[int, int], segments: list[int], term: int) -> None:
+        """Make a new root durable: these segments, and replay of the WAL from these lsns."""
+        topics = self._capture(replay_lsns)
+        synced = {}
+        for shard in self._catalog.shards:
+            # What was captured may lie behind the lsn of the root, but never behind the disk.
+            shard.committer.wait_synced(shard.writer.end_lsn)
+            synced[shard.number] = shard.committer.synced
+        library = self._library
+        root = Root(
+            number=self.current.number + 1,
+            store_id=self.current.store_id,
+            term=term,
+            next_topic_id=self._catalog.next_topic_id,
+            next_file_number=library.next_number,
+            last_ts=max((shard.writer.last_ts for shard in self._catalog.shards), default=0),
+            shards=[
+                ShardEntry(shard=shard, replay_lsn=lsn, durable_lsn=synced.get(shard, lsn))
+                for shard, lsn in sorted(replay_lsns.items())
+            ],
+            segments=[library.segments[number].info for number in segments],
+            topics=topics,
+        )
+        path = root_file.path_of(self._directory, root.number)
+        self._disk.durable_replace(path, root_file.encode(root))
+        self.previous, self.current = self.current, root
+
+    def clean(self) -> None:
+        """Remove old roots, and files that only they needed."""
+        for number in root_file.numbers_in(self._disk, self._directory):
+            if number <= self.current.number - KEPT:
+                self._disk.remove(root_file.path_of(self._directory, number))
+        keep = []
+        for last_root, path in self._doomed:
+            if last_root <= self.current.number - KEPT:
+                self._library.remove(path)
+            else:
+                keep.append((last_root, path))
+        self._doomed = keep
+        for shard in self._catalog.shards:
+            replay_lsn = self.previous.replay_lsn(shard.number)
+            for path in shard.writer.files.drop_below(replay_lsn):
+                self._disk.remove(path)
+        active = {shard.number for shard in self._catalog.shards}
+        for entry in self.previous.shards:
+            if entry.shard not in active:
+                self._remove_shard(self._shard_directory(entry.shard))
+
+    def _remove_shard(self, directory: str) -> None:
+        """Remove the files of a shard that is no longer used and wholly covered."""
+        for name in self._disk.list_dir(directory):
+            if first_lsn_of(name) is not None:
+                self._disk.remove(f"{directory}/{name}")
+
+    def _capture(self, replay_lsns: dict[int, int]) -> list[TopicEntry]:
+        """Every topic as of now, a few at a time under their writers' locks."""
+        states = self._catalog.states()
+        entries = []
+        for shard in self._catalog.shards:
+            mine = [state for state in states if state.shard == shard.number]
+            for first in range(0, len(mine), _CAPTURED_AT_ONCE):
+                shard.writer.acquire()
+                try:
+                    group = mine[first : first + _CAPTURED_AT_ONCE]
+                    entries += [_entry(state, replay_lsns) for state in group if not state.dropped]
+                finally:
+                    shard.writer.release()
+        return entries
+
+
+def covered_by(state: TopicState, replay_lsns: dict[int, int]) -> tuple[int, int]:
+    """The last seq below the lsns from which replay begins, and the payload up to it."""
+    tail = state.tail
+    place = bisect.bisect_left(
+        tail.locations, True, key=lambda location: _is_replayed(location, replay_lsns)
+    )
+    if place < len(tail.locations):
+        return tail.firsts[place] - 1, tail.payloads[place]
+    if state.memory is not None and state.memory.pieces:
+        waiting = sum(draft.payload_size for _, _, draft, _ in state.memory.drafts())
+        return state.memory.first_seq - 1, state.payload - waiting
+    return state.head_seq, state.payload
+
+
+def _is_replayed(location: int, replay_lsns: dict[int, int]) -> bool:
+    return location & LOCATION_LSN >= replay_lsns[location >> LOCATION_SHARD_BITS]
+
+
+def _entry(state: TopicState, replay_lsns: dict[int, int]) -> TopicEntry:
+    covered, payload = covered_by(state, replay_lsns)
+    if state.deleted and state.deleted.min() < state.floor:
+        state.deleted = state.deleted.copy()
+        state.deleted.remove_range(0, state.floor)
+    state.gaps = tuple(gap for gap in state.gaps if gap.last_seq >= state.floor)
+    return TopicEntry(
+        id=state.id,
+        name=state.name,
+        config=state.config,
+        epoch=state.epoch,
+        created_us=state.created_us,
+        covered=covered,
+        covered_payload=payload,
+        last_ts=state.last_ts,
+        evict_floor=state.evict_floor,
+        evict_reason=state.evict_reason,
+        delete_floor=state.delete_floor,
+        gone_payload=state.gone_payload,
+        ceiling=state.ceiling_asked,
+        deleted=state.deleted.serialize() if state.deleted else b"",
+        gaps=[GapEntry(gap.first_seq, gap.last_seq, gap.reason) for gap in state.gaps],
+        idempotency=[(key, *found) for key, found in (state.idempotency or {}).items()],
+    )

@@ -1,0 +1,65 @@
+"""Watches free space: refuses appends before the disk is full, and takes them again after.
+
+Below the soft mark sealing and merging stop; below the hard mark appends are refused and the
+ballast file is given up, so that recovery and deletes have room.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from strandline.env.disk import Disk
+from strandline.errors import DiskFull
+from strandline.settings import SpaceSettings
+from strandline.topic.layout import Layout
+from strandline.wal.shard import Shard
+
+
+class SpaceWatch:
+    """Knows whether the disk has room. Owned by the space job; ``level`` is for everybody."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        layout: Layout,
+        shards: list[Shard],
+        settings: SpaceSettings,
+    ) -> None:
+        self.level = "ok"
+        self.free = 0
+        self._disk = disk
+        self._layout = layout
+        self._shards = shards
+        self._settings = settings
+
+    def run_once(self) -> None:
+        """Look at the free space and open or close the door for appends."""
+        self.free = self._disk.free_bytes(self._layout.directory)
+        before, self.level = self.level, self._level()
+        if self.level == "hard":
+            self._release_ballast()
+            refusal = DiskFull(
+                f"{self.free} bytes are free, less than free_hard ({self._settings.free_hard}): "
+                "appends are refused until space is freed; reads and deletes go on"
+            )
+            for shard in self._shards:
+                shard.writer.refuse(refusal)
+        elif before == "hard":
+            for shard in self._shards:
+                shard.writer.refuse(None)
+        if self.level == "ok":
+            self._ensure_ballast()
+
+    def _level(self) -> str:
+        if self.free < self._settings.free_hard:
+            return "hard"
+        return "soft" if self.free < self._settings.free_soft else "ok"
+
+    def _release_ballast(self) -> None:
+        with contextlib.suppress(OSError):
+            self._disk.remove(self._layout.ballast)
+
+    def _ensure_ballast(self) -> None:
+        if self._settings.ballast_bytes and not self._disk.exists(self._layout.ballast):
+            with contextlib.suppress(OSError):
+                self._disk.prepare(self._layout.ballast, self._settings.ballast_bytes)

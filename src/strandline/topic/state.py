@@ -1,0 +1,297 @@
+"""What a store keeps in memory of one topic: floors, counts, and where its records are.
+
+Records live in up to three places, oldest first:
+
+    runs    blocks in segments, one ``Run`` per segment that holds some of the topic
+    tail    frames in the WAL, one entry per frame (a batch is one entry)
+    memory  records that are not in any file: unflushed ``memory`` ones, all ``ephemeral`` ones
+
+A seq is in exactly one of them, except while a job moves records down; then it is in both for a
+moment. Readers take no lock: they look at ``memory`` first, then ``tail``, then ``runs``, and the
+mover fills the older place before it empties the newer one. Everything else changes only under the
+lock of the shard's writer.
+
+    1 <= evict_floor, delete_floor <= head_seq + 1 = next published seq <= next_seq (assigned)
+
+``evict_floor`` rises with involuntary loss (caps, ttl, lost tails), ``delete_floor`` with deletes
+on request; records below either are gone. Both only ever rise.
+"""
+
+from __future__ import annotations
+
+import bisect
+import threading
+from array import array
+from collections import deque
+from collections.abc import Iterator
+
+import numpy as np
+from pyroaring import BitMap64
+
+from strandline.segment.reader import Segment
+from strandline.settings import TopicConfig
+from strandline.topic.memory import MemoryTail
+
+FIRST_CEILING = 256
+"""Seqs that a new topic may give out before it must have reserved more durably."""
+
+
+class TailIndex:
+    """Where the records of a topic are in the WAL: one entry per frame."""
+
+    __slots__ = ("first_seq", "firsts", "locations", "payloads")
+
+    def __init__(self, first_seq: int) -> None:
+        self.first_seq = first_seq
+        self.firsts = array("Q")
+        self.payloads = array("Q")
+        self.locations = array("Q")
+
+    def append(self, first_seq: int, location: int, payload_before: int) -> None:
+        """Add an entry. The location goes last: its array's length is what readers trust."""
+        self.firsts.append(first_seq)
+        self.payloads.append(payload_before)
+        self.locations.append(location)
+
+    def find(self, seq: int) -> int:
+        """The place of the entry that holds a seq."""
+        return bisect.bisect_right(self.firsts, seq, 0, len(self.locations)) - 1
+
+    def from_seq(self, seq: int) -> TailIndex:
+        """The part from a seq on, which must begin an entry."""
+        place = bisect.bisect_left(self.firsts, seq)
+        rest = TailIndex(seq)
+        rest.firsts = self.firsts[place:]
+        rest.payloads = self.payloads[place:]
+        rest.locations = self.locations[place:]
+        return rest
+
+
+class Run:
+    """The blocks of one topic in one segment: places of its index up to the next (-1: the end)."""
+
+    __slots__ = ("first_seq", "last_seq", "next_place", "payload_size", "place", "segment")
+
+    def __init__(
+        self,
+        segment: Segment,
+        first_seq: int,
+        last_seq: int,
+        payload_size: int,
+        place: int,
+        next_place: int,
+    ) -> None:
+        self.segment = segment
+        self.first_seq = first_seq
+        self.last_seq = last_seq
+        self.payload_size = payload_size
+        self.place = place
+        self.next_place = next_place
+
+    def find(self, seq: int) -> int:
+        """The place of the block that holds a seq, or of the next one behind a gap."""
+        index = self.segment.index()
+        following = len(index) if self.next_place < 0 else self.next_place
+        firsts = index.first_seq[self.place : following]
+        found = int(np.searchsorted(firsts, np.uint64(seq), side="right")) - 1
+        place = self.place + max(found, 0)
+        if seq >= int(index.first_seq[place]) + int(index.count[place]):
+            place += 1
+        return place
+
+
+class Gap:
+    """Seqs that were lost in the middle of a topic."""
+
+    __slots__ = ("first_seq", "last_seq", "reason")
+
+    def __init__(self, first_seq: int, last_seq: int, reason: str) -> None:
+        self.first_seq = first_seq
+        self.last_seq = last_seq
+        self.reason = reason
+
+
+class TopicState:
+    """One topic in memory. Changed under its writer's lock; read without."""
+
+    __slots__ = (
+        "ceiling",
+        "ceiling_asked",
+        "ceiling_step",
+        "config",
+        "created_us",
+        "delete_floor",
+        "deleted",
+        "dropped",
+        "epoch",
+        "evict_floor",
+        "evict_logged",
+        "evict_reason",
+        "fast_until",
+        "gaps",
+        "gone_payload",
+        "head_seq",
+        "id",
+        "idempotency",
+        "last_ts",
+        "memory",
+        "name",
+        "next_seq",
+        "payload",
+        "placed_payload",
+        "runs",
+        "shard",
+        "tags",
+        "tail",
+        "waiters",
+    )
+
+    def __init__(self, topic_id: int, name: str, config: TopicConfig, epoch: int) -> None:
+        self.id = topic_id
+        self.name = name
+        self.config = config
+        self.epoch = epoch
+        self.shard = 0
+        self.created_us = epoch
+        self.next_seq = 1
+        self.head_seq = 0
+        self.last_ts = 0
+        self.evict_floor = 1
+        self.evict_reason = ""
+        self.evict_logged = 1
+        self.delete_floor = 1
+        self.deleted: BitMap64 | None = None
+        self.gaps: tuple[Gap, ...] = ()
+        self.payload = 0
+        self.placed_payload = 0
+        self.gone_payload = 0
+        self.ceiling = self.ceiling_asked = FIRST_CEILING
+        self.ceiling_step = FIRST_CEILING
+        self.fast_until = 0
+        self.runs: tuple[Run, ...] = ()
+        self.tail = TailIndex(1)
+        self.memory: MemoryTail | None = None
+        self.tags: dict[str, array[int]] | None = None
+        self.idempotency: dict[bytes, tuple[int, int, int]] | None = None
+        self.waiters: deque[threading.Lock] = deque()
+        self.dropped = False
+
+    @property
+    def floor(self) -> int:
+        """The first seq that is not gone for good."""
+        return max(self.evict_floor, self.delete_floor)
+
+    @property
+    def live_payload(self) -> int:
+        return self.payload - self.gone_payload
+
+    @property
+    def live_count(self) -> int:
+        """Records that a reader from the beginning would get."""
+        floor = self.floor
+        count = self.head_seq - floor + 1
+        if self.deleted:
+            count -= self.deleted.range_cardinality(floor, self.head_seq + 1)
+        for gap in self.gaps:
+            if gap.last_seq >= floor:
+                count -= gap.last_seq - max(gap.first_seq, floor) + 1
+        return count
+
+    @property
+    def earliest_seq(self) -> int:
+        """The first live seq, one above the head when there is none."""
+        seq = self.floor
+        deleted = self.deleted
+        while seq <= self.head_seq:
+            gap = self.gap_at(seq)
+            if gap is not None:
+                seq = gap.last_seq + 1
+            elif deleted and seq in deleted:
+                seq = _first_absent(deleted, seq)
+            else:
+                break
+        return min(seq, self.head_seq + 1)
+
+    def gap_at(self, seq: int) -> Gap | None:
+        for gap in self.gaps:
+            if gap.first_seq <= seq <= gap.last_seq:
+                return gap
+        return None
+
+    def gap_behind(self, seq: int) -> int:
+        """The first seq of the next gap at or behind a seq, far away when there is none."""
+        firsts = [gap.first_seq for gap in self.gaps if gap.first_seq >= seq]
+        return min(firsts, default=1 << 62)
+
+    def add_entry(self, first_seq: int, count: int, location: int, payload: int, ts: int) -> None:
+        """Publish records that are in the WAL."""
+        self.tail.append(first_seq, location, self.payload)
+        self.payload += payload
+        self.last_ts = ts
+        self.head_seq = first_seq + count - 1
+
+    def add_gap(self, first_seq: int, last_seq: int, reason: str) -> None:
+        """Skip seqs that are lost; the next record comes behind them."""
+        self.gaps = (*self.gaps, Gap(first_seq, last_seq, reason))
+        self.skip_to(last_seq + 1)
+
+    def skip_to(self, seq: int) -> None:
+        """Go on at a seq; what lies before it is below the floor or in a gap."""
+        self.next_seq = seq
+        self.head_seq = seq - 1
+        if not self.tail.locations:
+            self.tail = TailIndex(seq)
+
+    def add_tag(self, tag: str, first_seq: int, count: int = 1) -> None:
+        """Note a tag of records in the tail, for deletes by tag."""
+        if self.tags is None:
+            self.tags = {}
+        seqs = self.tags.get(tag)
+        if seqs is None:
+            seqs = self.tags[tag] = array("Q")
+        seqs.extend(range(first_seq, first_seq + count))
+
+    def wake(self) -> None:
+        """Let every waiting reader look again."""
+        waiters = self.waiters
+        for _ in range(len(waiters)):
+            waiters.popleft().release()
+
+    def remember(self, key: bytes, first_seq: int, last_seq: int, ts: int) -> None:
+        """Remember an idempotency key, and forget those that are over."""
+        if self.idempotency is None:
+            self.idempotency = {}
+        known = self.idempotency
+        known.pop(key, None)
+        known[key] = (first_seq, last_seq, ts + self.config.idempotency_window_ms * 1000)
+        while known:
+            oldest = next(iter(known))
+            if known[oldest][2] >= ts:
+                break
+            del known[oldest]
+
+
+def spans(state: TopicState, first_seq: int) -> Iterator[tuple[int, int]]:
+    """Runs of seqs between gaps, from a seq to the head."""
+    seq = first_seq
+    while seq <= state.head_seq:
+        gap = state.gap_at(seq)
+        if gap is not None:
+            seq = gap.last_seq + 1
+            continue
+        last = min(state.head_seq, state.gap_behind(seq) - 1)
+        yield seq, last
+        seq = last + 1
+
+
+def _first_absent(deleted: BitMap64, seq: int) -> int:
+    """The first seq at or above one that is not deleted."""
+    step = 64
+    while deleted.range_cardinality(seq, seq + step) == step:
+        seq += step
+        step *= 2
+    while step > 1:
+        step //= 2
+        if deleted.range_cardinality(seq, seq + step) == step:
+            seq += step
+    return seq

@@ -1,0 +1,403 @@
+"""The public face of one topic: append, read, follow, delete, alter, statistics.
+
+Values are checked here, where they enter; ``topic/append.py`` and ``topic/read.py`` do the work.
+Blocking, and safe from many threads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from strandline.env.clock import Clock
+from strandline.errors import Invalid, RecordsLost, TooLarge, UnknownTopic
+from strandline.record import Appended, Record
+from strandline.settings import LimitSettings, TopicConfig, topic_config
+from strandline.topic import deletes, retention
+from strandline.topic.append import Pending, flush_memory, place, set_fast_lane
+from strandline.topic.batch import checked_fields, of_arrow, of_many, of_one
+from strandline.topic.page import Page
+from strandline.topic.pieces import Pieces
+from strandline.topic.read import read_page
+from strandline.topic.state import TopicState, spans
+from strandline.wal import control
+from strandline.wal.codec import NO_FIELDS
+from strandline.wal.reader import Reader
+from strandline.wal.shard import Shard
+
+PAGE_SIZE = 256
+_READ_SIZE_MAX = 64 << 20
+_FOLLOW_PATIENCE_S = 0.5
+
+
+class TopicStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic's state at one moment."""
+
+    name: str
+    epoch: int
+    head_seq: int
+    earliest_seq: int
+    evict_floor: int
+    count: int
+    payload_bytes: int
+    last_ts: int
+    config: TopicConfig
+
+
+class Deleted(msgspec.Struct, frozen=True, kw_only=True):
+    """What a delete did."""
+
+    deleted: int
+    earliest_seq: int
+    head_seq: int
+
+
+class Topic:
+    """An ordered log of records under a name. Get one from ``Store.topic``."""
+
+    def __init__(
+        self,
+        state: TopicState,
+        shard: Shard | None,
+        reader: Callable[[], Reader],
+        clock: Clock,
+        limits: LimitSettings,
+    ) -> None:
+        self._state = state
+        self._shard_or_none = shard
+        self._writer = shard.writer if shard else None
+        self._reader = reader
+        self._clock = clock
+        self._limits = limits
+        self._record_max = limits.record_bytes_max
+
+    @property
+    def name(self) -> str:
+        return self._state.name
+
+    @property
+    def config(self) -> TopicConfig:
+        return self._state.config
+
+    @property
+    def head_seq(self) -> int:
+        """The newest published seq, 0 when there never was a record."""
+        return self._state.head_seq
+
+    @property
+    def epoch(self) -> int:
+        """Changes when a cursor could lie: the topic was made anew, or lost its tail."""
+        return self._state.epoch
+
+    def append(
+        self,
+        data: bytes | Sequence[bytes],
+        *,
+        key: bytes | str | None = None,
+        tag: str | None = None,
+        node: str | None = None,
+        meta: bytes | None = None,
+        expected_head: int | None = None,
+        idempotency_key: bytes | str | None = None,
+    ) -> Appended:
+        """Append one record, or a list of them that share key, tag, node and meta."""
+        state = self._state
+        writer = self._writer
+        if (
+            type(data) is not bytes
+            or len(data) > self._record_max
+            or writer is None
+            or key is not None
+            or tag is not None
+            or node is not None
+            or meta is not None
+            or expected_head is not None
+            or idempotency_key is not None
+        ):
+            return self.append_soon(
+                data,
+                key=key,
+                tag=tag,
+                node=node,
+                meta=meta,
+                expected_head=expected_head,
+                idempotency_key=idempotency_key,
+            ).wait()
+        # The fast lane: one plain record of a disk topic, as ``place`` would do it step by step.
+        writer.acquire()
+        try:
+            seq = state.next_seq
+            if seq <= state.fast_until:
+                ts = writer.stamp()
+                location = writer.place_single(state.id, seq, NO_FIELDS, data, ts)
+                state.next_seq = seq + 1
+                tail = state.tail
+                tail.firsts.append(seq)
+                tail.payloads.append(state.payload)
+                tail.locations.append(location)
+                size = len(data)
+                state.payload += size
+                state.placed_payload += size
+                state.last_ts = ts
+                state.head_seq = seq
+                if state.waiters:
+                    state.wake()
+                return Appended(seq, seq, seq)
+        except BaseException as error:
+            if state.next_seq > state.head_seq + 1:
+                writer.poison(f"an append was interrupted ({error!r})")
+            raise
+        finally:
+            writer.release()
+        return self.append_soon(data).wait()
+
+    def append_many(
+        self,
+        data: Sequence[bytes],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        tags: Sequence[str | None] | None = None,
+        nodes: Sequence[str | None] | None = None,
+        metas: Sequence[bytes | None] | None = None,
+        expected_head: int | None = None,
+        idempotency_key: bytes | str | None = None,
+    ) -> Appended:
+        """Append records as one batch: all of them become durable, or none."""
+        columns = {"key": keys, "tag": tags, "node": nodes, "meta": metas}
+        batch = of_many(data, columns, idempotency_key, self._limits)
+        return place(self._state, self._shard(), batch, expected_head).wait()
+
+    def append_arrow(
+        self,
+        batch: pa.RecordBatch | pa.Table,
+        *,
+        expected_head: int | None = None,
+        idempotency_key: bytes | str | None = None,
+    ) -> Appended:
+        """Append the rows of an Arrow batch: column data, and if present key, tag, node, meta."""
+        made = of_arrow(batch, idempotency_key, self._limits)
+        return place(self._state, self._shard(), made, expected_head).wait()
+
+    def append_soon(
+        self,
+        data: bytes | Sequence[bytes],
+        *,
+        key: bytes | str | None = None,
+        tag: str | None = None,
+        node: str | None = None,
+        meta: bytes | None = None,
+        expected_head: int | None = None,
+        idempotency_key: bytes | str | None = None,
+    ) -> Pending:
+        """Place an append now and wait for it later: ``wait()``, or ``await durable()``."""
+        fields = checked_fields(key, tag, node, meta)
+        if isinstance(data, bytes) and idempotency_key is None:
+            batch = of_one(data, fields, tag, self._limits)
+        else:
+            many = [data] if isinstance(data, bytes) else data
+            columns = {"key": fields[0], "tag": tag, "node": node, "meta": meta}
+            batch = of_many(many, columns, idempotency_key, self._limits)
+        return place(self._state, self._shard(), batch, expected_head)
+
+    def read(
+        self,
+        after: int = 0,
+        limit: int = PAGE_SIZE,
+        *,
+        node: str | None = None,
+        size_max: int = _READ_SIZE_MAX,
+        epoch: int | None = None,
+    ) -> Page:
+        """The records after a cursor, at most so many. ``node`` is spared its own records."""
+        if after < 0 or limit < 1 or size_max < 1:
+            raise Invalid("after is 0 or a seq, limit and size_max are at least 1")
+        if limit > self._limits.page_records_max:
+            raise TooLarge(f"limit is over page_records_max ({self._limits.page_records_max})")
+        self._look()
+        return read_page(
+            self._state,
+            self._reader,
+            after=after,
+            limit=limit,
+            size_max=size_max,
+            skip_node=node if self._state.config.dedupe_node else None,
+            epoch=epoch,
+        )
+
+    def cursor_at(self, ts: int) -> int:
+        """The cursor from which a read gives the records of a time (microseconds) and later."""
+        self._look()
+        state = self._state
+        pieces = Pieces(state, self._reader)
+        for low, last_seq in spans(state, state.floor):
+            seq = low
+            while seq <= last_seq:
+                sealed = pieces.newest_in_segment(seq)
+                if sealed is not None and sealed[1] < ts:
+                    seq = sealed[0] + 1
+                    continue
+                first, stamps = pieces.stamps(seq)
+                place_in = int(np.searchsorted(stamps, np.int64(ts)))
+                if place_in < len(stamps):
+                    return max(seq, first + place_in) - 1
+                seq = first + len(stamps)
+        return state.head_seq
+
+    def wait_for(self, after: int, timeout_s: float | None = None) -> bool:
+        """Wait until the head is past a cursor; False when the time is over or the topic gone."""
+        state = self._state
+        deadline = None if timeout_s is None else self._clock.monotonic() + timeout_s
+        while state.head_seq <= after:
+            if state.dropped:
+                return False
+            left = None if deadline is None else deadline - self._clock.monotonic()
+            if left is not None and left <= 0:
+                return False
+            gate = threading.Lock()
+            gate.acquire()
+            state.waiters.append(gate)
+            if state.head_seq <= after and not state.dropped:
+                gate.acquire(timeout=min(_FOLLOW_PATIENCE_S, left or _FOLLOW_PATIENCE_S))
+            failure = None if self._writer is None else self._writer.failure
+            if failure is not None and state.head_seq <= after:
+                raise failure
+        return True
+
+    def follow(
+        self,
+        after: int = 0,
+        *,
+        node: str | None = None,
+        timeout_s: float | None = None,
+        lossy: bool = False,
+    ) -> Iterator[Record]:
+        """Records after a cursor, then live ones, until nothing came for ``timeout_s``.
+
+        Lost records raise ``RecordsLost`` unless the caller says that it does not mind.
+        """
+        while True:
+            page = self.read(after, 1024, node=node)
+            if page.tombstone is not None and not lossy:
+                gap = page.tombstone
+                raise RecordsLost(self.name, gap.gap_from, gap.gap_to, gap.reason)
+            yield from page.records
+            after = page.next
+            if page.caught_up and not self.wait_for(after, timeout_s):
+                return
+
+    def delete(self, *, before: int | None = None, match: str | None = None) -> Deleted:
+        """Delete records for good: below a seq, with a tag (``"eu*"`` for a beginning), or both."""
+        if before is None and match is None:
+            raise Invalid("say what to delete: before=SEQ, match=TAG, or both")
+        if before is not None and before < 1:
+            raise Invalid("before is a seq: at least 1")
+        state, shard = self._state, self._shard()
+        with shard.maintenance:
+            self._enforce(log=True)
+            count = state.live_count
+            pieces = Pieces(state, self._reader)
+            bound = state.head_seq + 1 if before is None else min(before, state.head_seq + 1)
+            if match is None:
+                message = control.RecordsDeleted(bound, b"")
+            else:
+                seqs = deletes.find_tagged(state, match, bound)
+                message = control.RecordsDeleted(0, seqs.serialize() if seqs else b"")
+            shard.writer.acquire()
+            try:
+                self._alive()
+                shard.writer.place_control(state.id, message)
+            finally:
+                shard.writer.release()
+            deletes.apply_delete(state, pieces, message)
+            done = Deleted(
+                deleted=count - state.live_count,
+                earliest_seq=state.earliest_seq,
+                head_seq=state.head_seq,
+            )
+        if state.config.durability == "fsync":
+            shard.committer.wait_synced(shard.writer.end_lsn)
+        return done
+
+    def alter(self, **options: object) -> TopicConfig:
+        """Change the configuration from here on; what the old one evicted stays evicted."""
+        state, shard = self._state, self._shard()
+        with shard.maintenance:
+            self._enforce(log=True)
+            shard.committer.wait_synced(shard.writer.end_lsn)
+            shard.writer.acquire()
+            try:
+                self._alive()
+                config = topic_config(state.config, options)
+                if state.memory is not None and config.durability != state.config.durability:
+                    first = state.memory.first_seq
+                    shard.writer.place_control(state.id, control.Evicted(first, "lost"))
+                    flush_memory(state, shard)
+                message = control.TopicAltered(config, state.evict_floor, state.evict_reason)
+                shard.writer.place_control(state.id, message)
+                state.config = config
+                set_fast_lane(state)
+            finally:
+                shard.writer.release()
+            shard.committer.wait_synced(shard.writer.end_lsn)
+        return config
+
+    def statistics(self) -> TopicStatistics:
+        """The topic's numbers at this moment."""
+        self._look()
+        state = self._state
+        return TopicStatistics(
+            name=state.name,
+            epoch=state.epoch,
+            head_seq=state.head_seq,
+            earliest_seq=state.earliest_seq,
+            evict_floor=state.evict_floor,
+            count=state.live_count,
+            payload_bytes=state.live_payload,
+            last_ts=state.last_ts,
+            config=state.config,
+        )
+
+    def enforce_retention(self) -> None:
+        """Apply caps and ttl now and put the floor on the log: the retention job's turn."""
+        with self._shard().maintenance:
+            self._enforce(log=True)
+
+    def _look(self) -> None:
+        """Bring the floors up to date before somebody sees them."""
+        if self._state.dropped:
+            raise UnknownTopic(f"topic {self.name!r} was deleted: create it again")
+        if retention.is_limited(self._state):
+            shard = self._shard_or_none
+            if shard is None:
+                self._enforce(log=False)
+            else:
+                with shard.maintenance:
+                    self._enforce(log=False)
+
+    def _enforce(self, *, log: bool) -> None:
+        state = self._state
+        if (retention.is_limited(state) and state.config.discard == "old") or state.config.ttl_ms:
+            now_us = max(self._clock.now_us(), state.last_ts)
+            if retention.enforce(state, Pieces(state, self._reader), now_us) and state.memory:
+                state.memory = state.memory.from_seq(state.floor)
+        if log and state.evict_floor > state.evict_logged and self._writer is not None:
+            message = control.Evicted(state.evict_floor, state.evict_reason)
+            self._writer.acquire()
+            try:
+                self._writer.place_control(state.id, message)
+            finally:
+                self._writer.release()
+            state.evict_logged = state.evict_floor
+
+    def _shard(self) -> Shard:
+        if self._shard_or_none is None:
+            raise Invalid("the store is open read-only: open it for writing to change it")
+        return self._shard_or_none
+
+    def _alive(self) -> None:
+        if self._state.dropped:
+            raise UnknownTopic(f"topic {self.name!r} was deleted: create it again")

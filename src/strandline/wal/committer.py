@@ -1,0 +1,173 @@
+"""Group commit: many waiting appends, one sync.
+
+Frames are placed by whoever appends (``wal/writer.py``). An append that must be durable then waits
+here for the log to be synced past its frame. The first that waits leads: it syncs everything placed
+so far, publishes what became durable, and wakes the others; of those that came too late it wakes
+one, which leads the next round. While one round waits for the disk the next group forms, so there
+is no timer: the sync in flight is the window.
+
+Coroutines do not lead. They leave a future and kick the shard's sync job, whose round resolves all
+of them with one call into their loop. The same job syncs behind ``disk`` and ``memory`` topics.
+
+A failed sync is final. Linux forgets a page that could not be written and reports it once, so a
+second sync may succeed while the bytes are gone: the shard is poisoned, every waiter fails, and
+nothing that waited for the failed round is ever published.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from strandline.wal.writer import Writer
+
+_PATIENCE_S = 0.5  # how often a waiter looks whether the shard has failed meanwhile
+
+
+class Committer:
+    """Makes one shard durable. Safe from many threads."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+        self.synced = writer.end_lsn
+        self.rounds = 0
+        self.kick = threading.Event()
+        self._leading = threading.Lock()
+        self._waiters: deque[tuple[int, threading.Lock]] = deque()
+        self._pending: deque[tuple[int, Callable[[], None]]] = deque()
+        self._futures: list[tuple[int, asyncio.Future[None]]] = []
+        self._futures_lock = threading.Lock()
+
+    def publish_when_synced(self, publish: Callable[[], None]) -> int:
+        """Call this once all that is placed is durable. Writer's lock held; returns the lsn."""
+        lsn = self.writer.end_lsn
+        self._pending.append((lsn, publish))
+        return lsn
+
+    def wait_synced(self, lsn: int) -> None:
+        """Return once the log is durable up to an lsn; raises when it never will be."""
+        while self.synced < lsn:
+            self._check()
+            if self._leading.acquire(False):
+                self._lead(lsn)
+            else:
+                self._follow(lsn)
+
+    async def synced_future(self, lsn: int) -> None:
+        """The same for a coroutine: the shard's sync job does the work."""
+        if self.synced >= lsn:
+            return
+        self._check()
+        future = asyncio.get_running_loop().create_future()
+        with self._futures_lock:
+            self._futures.append((lsn, future))
+        self.kick.set()
+        await future
+
+    def run_once(self) -> None:
+        """Sync whatever is not yet durable: the background job's turn."""
+        if self.synced < self.writer.end_lsn or self._pending or self._futures:
+            self.wait_synced(self.writer.end_lsn)
+            self._resolve_futures()
+
+    def sync_now(self) -> None:
+        """Make everything placed so far durable."""
+        self.wait_synced(self.writer.end_lsn)
+
+    def fail_waiters(self) -> None:
+        """Wake everybody so that they see why the shard stopped."""
+        self._wake()
+        self._resolve_futures()
+
+    def _lead(self, lsn: int) -> None:
+        try:
+            if self.synced < lsn:
+                self._round()
+        finally:
+            self._leading.release()
+            self._wake()
+
+    def _follow(self, lsn: int) -> None:
+        gate = threading.Lock()
+        gate.acquire()
+        self._waiters.append((lsn, gate))
+        # A leader releases the lead before it wakes. If the lead is taken now, that leader's wake
+        # is still to come and will see this gate; if not, go round and lead.
+        if self._leading.locked():
+            gate.acquire(timeout=_PATIENCE_S)
+
+    def _round(self) -> None:
+        writer = self.writer
+        writer.acquire()
+        try:
+            target, files, names_dirty = writer.take_dirty()
+        finally:
+            writer.release()
+        try:
+            for file in files[:-1]:
+                file.sync()
+            if names_dirty:
+                writer.files.disk.sync_dir(writer.files.directory)
+            if files:
+                files[-1].sync()
+        except OSError as error:
+            writer.poison(f"a sync of shard {writer.files.shard} failed ({error})")
+            self._pending.clear()
+            self._check()
+        self.rounds += 1
+        self._advance(target)
+
+    def _advance(self, target: int) -> None:
+        writer, pending = self.writer, self._pending
+        writer.acquire()
+        try:
+            self.synced = writer.durable_upto = target
+            while pending and pending[0][0] <= target:
+                pending.popleft()[1]()
+        finally:
+            writer.release()
+
+    def _wake(self) -> None:
+        """Let go those who are served, and one of the others to lead."""
+        waiters = self._waiters
+        next_leader: threading.Lock | None = None
+        for _ in range(len(waiters)):
+            lsn, gate = waiters.popleft()
+            if self._settled(lsn):
+                gate.release()
+            elif next_leader is None:
+                next_leader = gate
+            else:
+                waiters.append((lsn, gate))
+        if next_leader is not None:
+            next_leader.release()
+
+    def _resolve_futures(self) -> None:
+        with self._futures_lock:
+            done = [entry for entry in self._futures if self._settled(entry[0])]
+            self._futures = [entry for entry in self._futures if not self._settled(entry[0])]
+        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[int, asyncio.Future[None]]]] = {}
+        for lsn, future in done:
+            by_loop.setdefault(future.get_loop(), []).append((lsn, future))
+        for loop, entries in by_loop.items():
+            loop.call_soon_threadsafe(self._settle, entries)
+        if self._futures:
+            self.kick.set()
+
+    def _settled(self, lsn: int) -> bool:
+        return lsn <= self.synced or self.writer.failure is not None
+
+    def _settle(self, entries: list[tuple[int, asyncio.Future[None]]]) -> None:
+        for lsn, future in entries:
+            if future.done():
+                continue
+            if lsn <= self.synced:
+                future.set_result(None)
+            elif self.writer.failure is not None:
+                future.set_exception(self.writer.failure)
+
+    def _check(self) -> None:
+        if self.writer.failure is not None:
+            raise self.writer.failure

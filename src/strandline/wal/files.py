@@ -1,0 +1,99 @@
+"""The files of one shard: their names, which one holds an lsn, and when they may go.
+
+An lsn counts the bytes of frames since the shard began; file headers do not count. A file holds
+the lsns from its first up to the first of the next file, whatever bytes may lie behind that in it:
+a writer that reopens a log never changes an old file, it begins a new one at the recovered end.
+"""
+
+from __future__ import annotations
+
+import bisect
+
+from strandline.env.disk import Disk, ReadFile
+from strandline.errors import Closed
+from strandline.wal.codec import FILE_HEADER_SIZE
+
+LOCATION_SHARD_BITS = 56
+LOCATION_LSN = (1 << LOCATION_SHARD_BITS) - 8
+"""A location is an lsn with the shard above and a kind in the three low bits that are free."""
+SINGLE_AT, BLOCK_AT, MASKED_BLOCK_AT = 0, 1, 2
+
+
+class WalFile:
+    """One file of a shard that can be read."""
+
+    __slots__ = ("file", "first_lsn", "path", "size", "term")
+
+    def __init__(self, first_lsn: int, term: int, size: int, path: str, file: ReadFile) -> None:
+        self.first_lsn = first_lsn
+        self.term = term
+        self.size = size
+        self.path = path
+        self.file = file
+
+
+class ShardFiles:
+    """The readable files of a shard in order. Readers need no lock: the tuple is swapped whole."""
+
+    def __init__(self, disk: Disk, directory: str, shard: int) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.shard = shard
+        self.entries: tuple[WalFile, ...] = ()
+        self._firsts: list[int] = []
+
+    def path(self, first_lsn: int) -> str:
+        return f"{self.directory}/wal-{first_lsn:020d}.log"
+
+    def spare_path(self, number: int) -> str:
+        return f"{self.directory}/spare-{number:020d}.zero"
+
+    def add(self, entry: WalFile) -> None:
+        self._swap((*self.entries, entry))
+
+    def locate(self, lsn: int) -> tuple[WalFile, int]:
+        """The file that holds an lsn and the offset in it."""
+        firsts, entries = self._firsts, self.entries
+        place = bisect.bisect_right(firsts, lsn) - 1
+        if place < 0 or place >= len(entries) or entries[place].first_lsn > lsn:
+            raise Closed(f"lsn {lsn} of shard {self.shard} has been checkpointed away")
+        entry = entries[place]
+        return entry, FILE_HEADER_SIZE + lsn - entry.first_lsn
+
+    def end_of(self, place: int) -> int | None:
+        """The lsn where a file's part ends, None for the newest."""
+        return self.entries[place + 1].first_lsn if place + 1 < len(self.entries) else None
+
+    def allocated(self) -> int:
+        """Bytes that the files take on disk."""
+        return sum(entry.size for entry in self.entries)
+
+    def drop_below(self, lsn: int) -> list[str]:
+        """Forget the files that lie wholly below an lsn; their paths, for the caller to remove."""
+        gone = [
+            entry
+            for place, entry in enumerate(self.entries)
+            if (self.end_of(place) or lsn + 1) <= lsn
+        ]
+        self._swap(tuple(entry for entry in self.entries if entry not in gone))
+        return [entry.path for entry in gone]
+
+    def keep(self, count: int) -> None:
+        """Forget all but the first files: what follows them is not part of the log."""
+        self._swap(self.entries[:count])
+
+    def close(self) -> None:
+        for entry in self.entries:
+            entry.file.close()
+
+    def _swap(self, entries: tuple[WalFile, ...]) -> None:
+        self._firsts = [entry.first_lsn for entry in entries]
+        self.entries = entries
+
+
+def first_lsn_of(name: str) -> int | None:
+    """The first lsn that a file name tells, None when it is not a WAL file's name."""
+    digits = name[4:-4]
+    if name.startswith("wal-") and name.endswith(".log") and digits.isdigit():
+        return int(digits)
+    return None

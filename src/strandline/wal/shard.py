@@ -1,0 +1,39 @@
+"""One shard as the rest of the store sees it: its writer, its committer, its locks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from strandline.wal.committer import Committer
+from strandline.wal.writer import Writer
+
+
+class Shard:
+    """A WAL that is open for writing."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.number = writer.files.shard
+        self.writer = writer
+        self.committer = Committer(writer)
+        self.maintenance = threading.Lock()
+        """Held by whoever deletes, evicts, alters or moves records of this shard's topics. Taken
+        before the writer's lock, never after it."""
+        self.unflushed: dict[int, Callable[[], None]] = {}
+        """By topic id: what moves records that wait in memory into the log. Writer's lock held."""
+
+    def flush(self) -> None:
+        """Move everything that waits in memory into the log."""
+        writer = self.writer
+        writer.acquire()
+        try:
+            while self.unflushed:
+                self.unflushed.popitem()[1]()
+        finally:
+            writer.release()
+
+    def run_once(self) -> None:
+        """The sync job's turn: flush, then sync what is not yet durable."""
+        if self.unflushed:
+            self.flush()
+        self.committer.run_once()

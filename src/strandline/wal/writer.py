@@ -1,0 +1,361 @@
+"""One shard's writer: places frames at the end of the log, in files prepared ahead.
+
+Placing is one atomic step under the writer's lock: the caller takes ``acquire``, assigns seqs,
+places, publishes, and calls ``release``. The lock is a try-lock that yields instead of queueing,
+because a blocked lock costs a hand-over of the interpreter per append (see docs/benchmarks.md).
+
+Safety:
+- A frame is stored with its first eight bytes last (``wal/codec.py`` says why).
+- A store that fails leaves the end of the log where it was and zeros behind it; when even the
+  zeros cannot be stored the shard is poisoned, so that no half frame ever stands in front of a
+  later one.
+- ``limit`` is the one check on the fast path: a poisoned, closed or full writer has a limit below
+  every offset, and the slow path tells which it is.
+- Rotation renames a prepared file into place without waiting for the disk. The committer syncs
+  old file, directory and new file in that order before it calls anything behind it durable.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+import threading
+from collections.abc import Sequence
+
+from xxhash import xxh3_64_intdigest
+
+from strandline.env.clock import Clock, yield_to_other_threads
+from strandline.env.disk import Buffer, LogFile
+from strandline.errors import Closed, DiskFull, Poisoned, StrandlineError, TooLarge, Unavailable
+from strandline.settings import WalSettings
+from strandline.wal import block, codec, control
+from strandline.wal.files import (
+    BLOCK_AT,
+    LOCATION_SHARD_BITS,
+    MASKED_BLOCK_AT,
+    ShardFiles,
+    WalFile,
+)
+
+_MAPPED_SIZE_MAX = 32 * 1024  # larger frames go through write: fewer page faults
+_SPINS_MAX = 1000
+_SPIN_SLEEP_S = 0.0002
+_CHECK = struct.Struct("<Q")
+
+
+class Writer:
+    """Appends frames to one shard. Callers hold its lock where the method says so."""
+
+    def __init__(
+        self,
+        files: ShardFiles,
+        clock: Clock,
+        settings: WalSettings,
+        *,
+        store_id: bytes,
+        term: int,
+        end_lsn: int,
+        previous: bytes,
+        last_ts: int,
+    ) -> None:
+        self.files = files
+        self.term = term
+        self.durable_upto = end_lsn
+        self.last_ts = last_ts
+        self.failure: StrandlineError | None = None
+        self._clock = clock
+        self._settings = settings
+        self._store_id = store_id
+        self.seed = codec.store_seed(store_id)
+        self._header_seed = codec.shard_seed(store_id, files.shard)
+        self._place_bits = files.shard << LOCATION_SHARD_BITS
+        self._lock = threading.Lock()
+        self._file: LogFile | None = None
+        self._dirty: list[LogFile] = []
+        self._names_dirty = False
+        self._base = end_lsn  # lsn of offset 0 of the file, were it not for the header
+        self._offset = 0
+        self._limit = -1
+        self._file_limit = -1
+        self._refusal: StrandlineError | None = None
+        self._previous = previous
+        self._next_size = settings.file_size_first
+        self._spares: list[str] = []
+        self._spares_made = 0
+
+    @property
+    def end_lsn(self) -> int:
+        """The lsn just behind the last frame."""
+        return self._base + self._offset
+
+    @property
+    def has_file(self) -> bool:
+        """Whether this writer has begun a file: nothing has been written before it does."""
+        return self._file is not None
+
+    @property
+    def next_file_size(self) -> int:
+        """How large the next prepared file should be."""
+        return self._next_size
+
+    def acquire(self) -> None:
+        """Take the lock. Never held while waiting for the disk to sync."""
+        spins = 0
+        while not self._lock.acquire(False):
+            spins += 1
+            yield_to_other_threads(0 if spins < _SPINS_MAX else _SPIN_SLEEP_S)
+
+    def release(self) -> None:
+        self._lock.release()
+
+    def stamp(self) -> int:
+        """The commit time: the wall clock, but never before an earlier commit's. Lock held."""
+        now = self._clock.now_us()
+        if now <= self.last_ts:
+            return self.last_ts
+        self.last_ts = now
+        return now
+
+    def place_single(self, topic_id: int, seq: int, sizes: int, payload: bytes, ts: int) -> int:
+        """Place one record; returns its location. Lock held."""
+        body = (
+            codec.SINGLE_HEAD.pack(topic_id, seq, sizes)
+            + payload
+            + codec.TRAILERS[len(payload) & 7]
+        )
+        size = 48 + len(body)
+        offset = self._offset
+        if offset + size > self._limit:
+            self._make_room(size)
+            offset = self._offset
+        if size > codec.SECTOR:
+            return self._place_large_single(body, size, ts)
+        lsn = self._base + offset
+        rest = codec.REST.pack(
+            1, 0, 0, self.term, lsn, self.durable_upto, ts, xxh3_64_intdigest(body, self.seed)
+        )
+        check = xxh3_64_intdigest(rest, self._header_seed + size) & 0xFFFF_FFFF
+        mapping = self._mapping
+        mapping[offset + 8 : offset + size] = rest + body
+        first = codec.FIRST.pack(size, check)
+        mapping[offset : offset + 8] = first
+        self._previous = first
+        self._offset = offset + size
+        return self._place_bits | lsn
+
+    def place_draft(self, draft: block.Draft, topic_id: int, first_seq: int, ts: int) -> int:
+        """Place one batch as a frame of its own; returns the block's location. Lock held."""
+        header, checksum = draft.finish(self.seed, topic_id, first_seq, ts)
+        return self._place_batch([header, *draft.buffers], [draft.size], [checksum], ts)[0]
+
+    def place_drafts(self, drafts: Sequence[tuple[block.Draft, int, int, int]]) -> list[int]:
+        """Place batches (draft, topic id, first seq, ts) as one commit. Lock held."""
+        buffers: list[Buffer] = []
+        checksums = []
+        for draft, topic_id, first_seq, ts in drafts:
+            header, checksum = draft.finish(self.seed, topic_id, first_seq, ts)
+            buffers += [header, *draft.buffers]
+            checksums.append(checksum)
+        sizes = [entry[0].size for entry in drafts]
+        return self._place_batch(buffers, sizes, checksums, self.stamp())
+
+    def place_control(self, topic_id: int, *messages: control.Message) -> int:
+        """Place control messages as one commit; returns the lsn behind it. Lock held."""
+        ts = self.stamp()
+        made = [block.control(self.seed, topic_id, ts, control.encode(m)) for m in messages]
+        buffers = [content for content, _ in made]
+        sizes = [len(content) for content in buffers]
+        self._place_batch(list(buffers), sizes, [check for _, check in made], ts, essential=True)
+        return self.end_lsn
+
+    def refuse(self, reason: StrandlineError | None) -> None:
+        """Refuse records from now on (None: take them again). Control messages still pass."""
+        self.acquire()
+        self._refusal = reason
+        self._set_limit()
+        self.release()
+
+    def poison(self, reason: str) -> None:
+        """Nothing more is written or acknowledged on this shard. Final."""
+        if self.failure is None:
+            self.failure = Poisoned(f"{reason}: close and reopen the store")
+        self._set_limit()
+
+    def close(self) -> None:
+        """Refuse everything from now on."""
+        if self.failure is None:
+            self.failure = Closed("the store is closed: open it again")
+        self._set_limit()
+
+    def take_dirty(self) -> tuple[int, list[LogFile], bool]:
+        """End of the log, files to sync in order, whether names must be synced. Lock held."""
+        dirty, self._dirty = self._dirty, []
+        if self._file is not None:
+            dirty.append(self._file)
+        names_dirty, self._names_dirty = self._names_dirty, False
+        return self.end_lsn, dirty, names_dirty
+
+    def wants_spare(self) -> bool:
+        return self.failure is None and not self._spares and self._file is not None
+
+    def add_spare(self) -> None:
+        """Prepare the next file. Called by the preparer, without the lock."""
+        self._spares.append(self._prepare(self._next_size))
+
+    def _place_large_single(self, body: bytes, size: int, ts: int) -> int:
+        lsn = self.end_lsn
+        check = xxh3_64_intdigest(body, self.seed)
+        self._store_frame(codec.SINGLE, 0, check, [body], size, ts)
+        return self._place_bits | lsn
+
+    def _place_batch(
+        self,
+        buffers: list[Buffer],
+        sizes: list[int],
+        checksums: list[int],
+        ts: int,
+        *,
+        essential: bool = False,
+    ) -> list[int]:
+        buffers.append(codec.TRAILERS[0])
+        size = codec.HEADER_SIZE + sum(sizes) + 8
+        if self._offset + size > self._limit:
+            self._make_room(size, essential=essential)
+        location = self._place_bits | (self.end_lsn + codec.HEADER_SIZE)
+        check = xxh3_64_intdigest(b"".join(map(_CHECK.pack, checksums)), self.seed)
+        mask = self._store_frame(codec.BATCH, len(sizes), check, buffers, size, ts)
+        location |= MASKED_BLOCK_AT if mask else BLOCK_AT
+        locations = []
+        for block_size in sizes:
+            locations.append(location)
+            location += block_size
+        return locations
+
+    def _store_frame(
+        self, kind: int, count: int, check: int, buffers: list[Buffer], size: int, ts: int
+    ) -> int:
+        """Store a frame of any size at the end of the log; returns the mask it needed."""
+        offset = self._offset
+        mask, buffers = self._without_zero_sectors(buffers, offset + codec.HEADER_SIZE, size)
+        rest = codec.REST.pack(
+            kind, mask, count, self.term, self._base + offset, self.durable_upto, ts, check
+        )
+        header_check = xxh3_64_intdigest(rest, self._header_seed + size) & codec.LOW32
+        first = codec.FIRST.pack(size, header_check)
+        file = self._file
+        assert file is not None
+        try:
+            if size <= _MAPPED_SIZE_MAX:
+                file.mapping[offset + 8 : offset + size] = b"".join([rest, *buffers])
+            else:
+                file.write(offset + 8, [rest, *buffers])
+            file.mapping[offset : offset + 8] = first
+            self._previous = first
+            self._offset = offset + size
+        except BaseException as error:
+            self._roll_back(file, offset, size, error)
+            raise
+        return mask
+
+    def _without_zero_sectors(
+        self, buffers: list[Buffer], file_offset: int, size: int
+    ) -> tuple[int, list[Buffer]]:
+        if size < codec.SECTOR:
+            return 0, buffers
+        if not _zero_sector_suspected(buffers, file_offset):
+            return 0, buffers
+        body = b"".join(buffers)
+        for mask in range(256):
+            stored = codec.masked(body[:-8], mask) + body[-8:] if mask else body
+            if not codec.zero_sector(stored, file_offset):
+                return mask, [stored] if mask else buffers
+        raise TooLarge("no mask hides the zero sectors of this batch: split it")
+
+    def _roll_back(self, file: LogFile, offset: int, size: int, error: BaseException) -> None:
+        """Take back a frame that was not completely stored, or poison the shard."""
+        self._offset = offset
+        try:
+            file.write(offset, [bytes(size)])
+        except BaseException:
+            self.poison(f"a failed write could not be taken back ({error})")
+            raise
+        if isinstance(error, OSError):
+            raise _as_unavailable(error) from error
+
+    def _make_room(self, size: int, *, essential: bool = False) -> None:
+        """The slow path of every placement: tell why not, or begin a new file."""
+        if self.failure is not None:
+            raise self.failure
+        if self._refusal is not None and not essential:
+            raise self._refusal
+        if self._offset + size <= self._file_limit:
+            return
+        try:
+            self._rotate(size)
+        except OSError as error:
+            raise _as_unavailable(error) from error
+
+    def _rotate(self, size: int) -> None:
+        wanted = max(self._next_size, size + codec.FILE_HEADER_SIZE)
+        spare = self._spares.pop() if self._spares and wanted == self._next_size else None
+        spare = spare or self._prepare(wanted)
+        end_lsn = self.end_lsn
+        file = self.files.disk.open_log(spare)
+        path = self.files.path(end_lsn)
+        file_size = file.size()
+        header = codec.FileHeader(
+            shard=self.files.shard,
+            store_id=self._store_id,
+            first_lsn=end_lsn,
+            term=self.term,
+            file_size=file_size,
+            previous=int.from_bytes(self._previous, "little"),
+            durable_upto=self.durable_upto,
+            boot=codec.boot_number(self.files.disk.boot_id()),
+            created_us=self.stamp(),
+        )
+        file.write(0, [codec.encode_file_header(header)])
+        self.files.disk.rename(spare, path)
+        file.path = path
+        if self._file is not None:
+            self._dirty.append(self._file)
+        self._names_dirty = True
+        self._file = file
+        self._mapping = file.mapping
+        self._base = end_lsn - codec.FILE_HEADER_SIZE
+        self._offset = codec.FILE_HEADER_SIZE
+        self._file_limit = file_size
+        self._next_size = min(self._settings.file_size_max, max(self._next_size, file_size) * 2)
+        self._set_limit()
+        self.files.add(WalFile(end_lsn, self.term, file_size, path, file))
+
+    def _prepare(self, size: int) -> str:
+        self._spares_made += 1
+        path = self.files.spare_path(self._spares_made)
+        self.files.disk.prepare(path, size)
+        return path
+
+    def _set_limit(self) -> None:
+        refused = self.failure is not None or self._refusal is not None
+        self._limit = -1 if refused else self._file_limit
+
+
+def _zero_sector_suspected(buffers: list[Buffer], file_offset: int) -> bool:
+    """A cheap look that is never wrong about 'no': sixteen zeros where a sector begins."""
+    for buffer in buffers:
+        first = -file_offset % codec.SECTOR
+        sample = bytes(buffer[first :: codec.SECTOR])
+        hit = sample.find(0)
+        while hit >= 0:
+            start = first + hit * codec.SECTOR
+            if not any(buffer[start : start + 16]):
+                return True
+            hit = sample.find(0, hit + 1)
+        file_offset += len(buffer)
+    return False
+
+
+def _as_unavailable(error: OSError) -> StrandlineError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return DiskFull(f"no room for the log ({error}): free space, then retry")
+    return Unavailable(f"the log could not be written ({error}): check the disk, then retry")
