@@ -7,10 +7,8 @@ flush what waits in memory, sync, say so on the log, release the lock.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
-from collections.abc import Iterator
 
 import msgspec
 
@@ -77,6 +75,7 @@ class Store:
         self._closed = False
         self._forked = False
         self._closing = threading.Lock()
+        self._checkpointing = threading.Lock()
         self._jobs: list[Job] = []
         self._deaths: list[str] = []
         self._shards: list[Shard] = []
@@ -132,7 +131,7 @@ class Store:
     def checkpoint(self) -> None:
         """Move everything in the log into segments now, and seal what is worth it."""
         self._check_writable()
-        with self._maintenance():
+        with self._checkpointing:
             self._checkpointer.checkpoint()
             self._sealer.run_once()
 
@@ -249,6 +248,7 @@ class Store:
             found.library,
             found.root,
             shard_directory=layout.shard,
+            quarantine=layout.quarantine,
         )
         self._checkpointer = Checkpointer(
             disk,
@@ -280,7 +280,7 @@ class Store:
             store_id=found.store_id,
             term=found.term + 1,
             end_lsn=log.end_lsn if log else 0,
-            previous=log.previous if log else bytes(8),
+            previous=log.previous if log else 0,
             last_ts=found.last_ts,
         )
 
@@ -318,7 +318,7 @@ class Store:
 
     def _checkpoint_if_due(self) -> None:
         if self._checkpointer.is_due():
-            with self._maintenance():
+            with self._checkpointing:
                 self._checkpointer.checkpoint()
                 if self._space.level == "ok":
                     self._sealer.run_once()
@@ -327,13 +327,6 @@ class Store:
         for state in self._found.catalog.states():
             if retention.is_limited(state) and not state.dropped:
                 self._handle(state).enforce_retention()
-
-    @contextlib.contextmanager
-    def _maintenance(self) -> Iterator[None]:
-        with contextlib.ExitStack() as stack:
-            for shard in self._shards:
-                stack.enter_context(shard.maintenance)
-            yield
 
     def _close_writing(self) -> None:
         syncing = self._jobs[: len(self._shards)]

@@ -28,6 +28,16 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     return World(disk, str(tmp_path / "root"))
 
 
+def test_reserve_makes_a_file_of_zeros_that_must_not_exist(world: World) -> None:
+    world.disk.reserve(world.path("log"), 5000)
+
+    content = world.disk.read(world.path("log"))
+
+    assert content == bytes(5000)
+    with pytest.raises(FileExistsError):
+        world.disk.reserve(world.path("log"), 5000)
+
+
 def test_prepare_makes_a_file_of_zeros(world: World):
     path = world.path("log")
 

@@ -3,7 +3,8 @@
 Rules that the rest of the code leans on:
 
 - ``prepare`` makes a file of zeros whose blocks are allocated and synced, name included. A write
-  inside it can therefore not run out of space.
+  inside it can therefore not run out of space. ``reserve`` is its hasty sister for a writer that
+  cannot wait: also zeros, also allocated, but a sync inside it must update the file's extents.
 - A ``LogFile`` is written through a shared mapping (``mapping[a:b] = data``: no system call, and a
   killed process loses nothing that was stored) or with ``write`` for large pieces; both land in
   the page cache. ``sync`` makes everything written before it durable. It runs on the descriptor
@@ -37,6 +38,12 @@ class Mapping(Protocol):
     def __setitem__(self, where: slice, data: Buffer, /) -> None: ...
 
 
+class Words(Protocol):
+    """The same bytes as little-endian numbers of eight bytes, each stored in one step."""
+
+    def __setitem__(self, index: int, number: int, /) -> None: ...
+
+
 class ReadFile(Protocol):
     """A file open for reading at explicit offsets. Safe from many threads."""
 
@@ -55,6 +62,7 @@ class LogFile(ReadFile, Protocol):
     """A prepared file that is written in place. One writer at a time; any thread may sync."""
 
     mapping: Mapping
+    words: Words
 
     def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """Store the buffers one after another, all of them, or raise OSError."""
@@ -120,6 +128,11 @@ class Disk(Protocol):
         """Make a file of zeros, allocated and synced with its directory."""
         ...
 
+    def reserve(self, path: str, size: int) -> None:
+        """Make a file that reads as zeros, allocated but not written or synced: quick, and slower
+        to sync afterwards. The first ``sync`` of it, and of its directory, make it durable."""
+        ...
+
     def open_log(self, path: str) -> LogFile: ...
 
     def create(self, path: str) -> DurableFile: ...
@@ -183,7 +196,9 @@ class OsLogFile(OsFile):
         if self.size() == 0:
             self.close()
             raise OSError(errno.EINVAL, "an empty file is no log file", path)
-        self.mapping: Mapping = mmap.mmap(self._fd, 0)
+        mapping = mmap.mmap(self._fd, 0)
+        self.mapping: Mapping = mapping
+        self.words: Words = memoryview(mapping)[: len(mapping) // 8 * 8].cast("Q")
 
     def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
         _write_all(self._fd, offset, buffers)
@@ -304,6 +319,17 @@ class OsDisk:
                 _write_all(fd, offset, [zeros[: size - offset]])
             os.fsync(fd)
             _sync_dir(os.path.dirname(path))
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            raise
+        finally:
+            os.close(fd)
+
+    def reserve(self, path: str, size: int) -> None:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(fd, 0, size)
         except OSError:
             with contextlib.suppress(OSError):
                 os.unlink(path)

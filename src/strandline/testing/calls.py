@@ -8,6 +8,7 @@ or fail between them:
 
     make_dirs        .sync_dir
     prepare          .write  .sync  .sync_dir
+    reserve          .write
     durable_replace  .write  .sync  .rename  .sync_dir
     commit                   .sync  .rename  .sync_dir
 
@@ -28,6 +29,7 @@ ANY = "*"
 STEPS = {
     "make_dirs": ("sync_dir",),
     "prepare": ("write", "sync", "sync_dir"),
+    "reserve": ("write",),
     "durable_replace": ("write", "sync", "rename", "sync_dir"),
     "commit": ("sync", "rename", "sync_dir"),
 }
@@ -47,6 +49,7 @@ SINGLE = (
     "read",
     "remove",
     "rename",
+    "reserve",
     "sync",
     "sync_dir",
     "write",

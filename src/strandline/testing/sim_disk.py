@@ -227,6 +227,19 @@ class SimDisk:
             made.discard()
             raise
 
+    def reserve(self, path: str, size: int) -> None:
+        self._calls.enter("reserve", path)
+        made = Descriptor(path, Sectors(), self._volume, self._calls)
+        with self._calls.lock:
+            if self._volume.find(path) is not None:
+                raise failure(codes.EEXIST, path)
+            self._volume.link(path, made.file)
+        try:
+            made.fill("reserve.write", size)
+        except OSError:
+            made.discard()
+            raise
+
     def open_log(self, path: str) -> LogFile:
         self._calls.enter("open_log", path)
         return SimLogFile(self._descriptor(path))

@@ -9,7 +9,7 @@ import errno
 import os.path
 from collections.abc import Callable, Sequence
 
-from strandline.env.disk import Buffer, Mapping
+from strandline.env.disk import Buffer, Mapping, Words
 from strandline.testing.calls import Calls, Fault
 from strandline.testing.sectors import Sectors
 from strandline.testing.volume import Volume, failure
@@ -121,6 +121,16 @@ class SimMapping:
             self._file.store(first, content, mapped=True)
 
 
+class SimWords:
+    """The same stores, eight bytes at a time."""
+
+    def __init__(self, mapping: SimMapping) -> None:
+        self._mapping = mapping
+
+    def __setitem__(self, index: int, number: int, /) -> None:
+        self._mapping[8 * index : 8 * index + 8] = number.to_bytes(8, "little")
+
+
 class SimLogFile(SimReadFile):
     """A simulated log file: one writer at a time, any thread may sync."""
 
@@ -128,7 +138,9 @@ class SimLogFile(SimReadFile):
         if descriptor.file.size == 0:
             raise failure(errno.EINVAL, descriptor.path)
         super().__init__(descriptor)
-        self.mapping: Mapping = SimMapping(descriptor)
+        mapping = SimMapping(descriptor)
+        self.mapping: Mapping = mapping
+        self.words: Words = SimWords(mapping)
 
     def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
         self._check_open()

@@ -102,7 +102,7 @@ def _check(state: TopicState, batch: Batch, expected_head: int | None) -> None:
     count = state.live_count + head - state.head_seq + batch.count
     if config.cap_records and count > config.cap_records:
         _refuse(state, batch.count > config.cap_records, f"{config.cap_records} records")
-    size = state.placed_payload - state.gone_payload + batch.payload
+    size = state.live_payload + state.pending_payload + batch.payload
     if config.cap_bytes and size > config.cap_bytes:
         _refuse(state, batch.payload > config.cap_bytes, f"{config.cap_bytes} bytes")
 
@@ -159,13 +159,13 @@ def _place(state: TopicState, shard: Shard, batch: Batch) -> Pending:
         if state.memory is not None:
             flush_memory(state, shard)
         location = _place_in_log(state, shard, batch, first_seq, ts)
+        state.pending_payload += batch.payload
         publish = functools.partial(_publish, state, batch, first_seq, location, ts)
         if durability == "fsync":
             lsn = shard.committer.publish_when_synced(publish)
         else:
             publish()
     state.next_seq = last_seq + 1
-    state.placed_payload += batch.payload
     if batch.idempotency_key is not None:
         state.remember(batch.idempotency_key, first_seq, last_seq, ts)
     return Pending(Appended(first_seq, last_seq, last_seq), shard.committer, lsn)
@@ -181,6 +181,8 @@ def _place_in_log(state: TopicState, shard: Shard, batch: Batch, first_seq: int,
 def _place_in_memory(
     state: TopicState, shard: Shard, batch: Batch, first_seq: int, ts: int
 ) -> None:
+    if shard.writer.failure is not None:
+        raise shard.writer.failure  # no file would say so: closed and poisoned count here too
     if state.memory is None:
         state.memory = MemoryTail(state.id, first_seq, shard.writer.seed)
     if not state.memory.pieces:
@@ -196,8 +198,9 @@ def _place_in_memory(
 
 
 def _publish(state: TopicState, batch: Batch, first_seq: int, location: int, ts: int) -> None:
-    state.tail.append(first_seq, location, state.payload)
+    state.tail.append(first_seq, location)
     state.payload += batch.payload
+    state.pending_payload -= batch.payload
     _published(state, batch, first_seq, ts)
 
 
@@ -227,8 +230,6 @@ def flush_memory(state: TopicState, shard: Shard) -> None:
     locations = shard.writer.place_drafts(
         [(draft, state.id, first_seq, ts) for first_seq, _, draft, ts in entries]
     )
-    payload = state.payload - sum(draft.payload_size for _, _, draft, _ in entries)
-    for (first_seq, _, draft, _), location in zip(entries, locations, strict=True):
-        state.tail.append(first_seq, location, payload)
-        payload += draft.payload_size
+    for (first_seq, _, _, _), location in zip(entries, locations, strict=True):
+        state.tail.append(first_seq, location)
     state.memory = None

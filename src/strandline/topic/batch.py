@@ -8,6 +8,7 @@ is assigned.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypedDict
 
 import pyarrow as pa
 
@@ -37,6 +38,17 @@ Fields = tuple[bytes | None, bytes | None, bytes | None, bytes | None]
 NO_FIELDS: Fields = (None, None, None, None)
 
 
+class AppendOptions(TypedDict, total=False):
+    """What may be said with one append, for all its records."""
+
+    key: bytes | str | None
+    tag: str | None
+    node: str | None
+    meta: bytes | None
+    expected_head: int | None
+    idempotency_key: bytes | str | None
+
+
 class Batch:
     """Records of one topic that become durable together or not at all."""
 
@@ -51,6 +63,14 @@ class Batch:
         self.fields: Fields = NO_FIELDS
         self.sizes = 0
         self.data = b""
+
+
+def check_options(options: Mapping[str, object]) -> None:
+    """Complain about an option that no append has."""
+    for name in options:
+        if name not in AppendOptions.__annotations__:
+            known = ", ".join(AppendOptions.__annotations__)
+            raise Invalid(f"unknown append option {name!r}: known are {known}")
 
 
 def checked_fields(

@@ -141,4 +141,5 @@ class Catalog:
 
     def _adopt(self, state: TopicState) -> None:
         state.shard = xxh3_64_intdigest(state.id.to_bytes(8, "little")) % len(self.shards)
+        state.guard = self.shard_of(state).writer.lock
         set_fast_lane(state)

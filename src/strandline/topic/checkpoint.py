@@ -27,14 +27,14 @@ from strandline.topic.memory import Row
 from strandline.topic.roots import Roots, covered_by
 from strandline.topic.state import Run, TopicState
 from strandline.wal import block, control
-from strandline.wal.codec import split_single
-from strandline.wal.recovery import Frame, ShardLog, in_order
+from strandline.wal.codec import data_size, split_single
+from strandline.wal.recovery import Frame, ShardLog, Single, in_order
 
 BLOCK_BYTES_MAX = 1 << 20
 
 
 class Checkpointer:
-    """Owned by the checkpoint job; ``checkpoint`` holds every shard's maintenance lock."""
+    """One thread at a time; appends, reads and deletes go on meanwhile."""
 
     def __init__(
         self,
@@ -77,11 +77,11 @@ class Checkpointer:
             shard.flush()
             shard.committer.sync_now()
             upto[shard.number] = shard.committer.synced
-        gathered = self._gather(upto)
-        made = self._write_segments(gathered)
-        replay_lsns = dict(upto)
-        self._roots.write(replay_lsns, list(self._library.segments), self._term())
-        self._swap(made, replay_lsns)
+        gatherer = self._gather(upto)
+        made = self._write_segments(gatherer.finish())
+        news = gatherer.payloads
+        self._roots.write(upto, list(self._library.segments), self._term(), news)
+        self._swap(made, upto, news)
         for shard in self._catalog.shards:
             self._mark(shard.number, upto[shard.number])
         self._roots.clean()
@@ -94,7 +94,7 @@ class Checkpointer:
     def _term(self) -> int:
         return max(shard.writer.term for shard in self._catalog.shards)
 
-    def _gather(self, upto: dict[int, int]) -> dict[int, list[Rows]]:
+    def _gather(self, upto: dict[int, int]) -> _Gatherer:
         """The records below these lsns that are not yet in segments, by topic."""
         root = self._roots.current
         store_id = root.store_id
@@ -117,7 +117,7 @@ class Checkpointer:
         finally:
             for log in logs:
                 log.files.close()
-        return gatherer.finish()
+        return gatherer
 
     def _write_segments(self, gathered: dict[int, list[Rows]]) -> dict[int, list[Run]]:
         """Segments for what was gathered; the new runs by topic."""
@@ -153,14 +153,17 @@ class Checkpointer:
             made.setdefault(topic_id, []).append(run)
         return segment
 
-    def _swap(self, made: dict[int, list[Run]], replay_lsns: dict[int, int]) -> None:
+    def _swap(
+        self, made: dict[int, list[Run]], replay_lsns: dict[int, int], news: dict[int, int]
+    ) -> None:
         for state in self._catalog.states():
             if not state.tail.locations and state.id not in made:
                 continue
             writer = self._catalog.shard_of(state).writer
             writer.acquire()
             try:
-                covered, _ = covered_by(state, replay_lsns)
+                covered = covered_by(state, replay_lsns)
+                state.covered_payload += news.get(state.id, 0)
                 state.runs = (*state.runs, *made.get(state.id, ()))
                 state.tail = state.tail.from_seq(covered + 1)
                 _trim_tags(state)
@@ -185,23 +188,22 @@ class _Gatherer:
     """Sorts the records of frames by topic."""
 
     def __init__(self, catalog: Catalog) -> None:
+        self.payloads: dict[int, int] = {}
+        """Payload bytes by topic of all that was covered, wanted or not."""
         self._catalog = catalog
         self._parts: dict[int, list[Rows]] = {}
         self._singles: dict[int, tuple[int, list[Row]]] = {}
 
     def add(self, frame: Frame) -> None:
-        if frame.body is not None:
-            topic_id, seq, fields, data = split_single(frame.body)
-            if self._wanted(topic_id, seq):
-                first_seq, rows = self._singles.setdefault(topic_id, (seq, []))
-                if first_seq + len(rows) != seq:
-                    self._close(topic_id)
-                    _, rows = self._singles.setdefault(topic_id, (seq, []))
-                rows.append((frame.ts, fields, data))
+        if isinstance(frame, Single):
+            if self._wanted(frame.topic_id, frame.seq, data_size(frame.body)):
+                self._add_single(frame)
             return
         for _, view in frame.blocks:
             found = block.Block(view)
-            if found.kind == block.RECORDS and self._wanted(found.topic_id, found.last_seq):
+            if found.kind == block.RECORDS and self._wanted(
+                found.topic_id, found.last_seq, found.payload_size
+            ):
                 self._close(found.topic_id)
                 self._keep(found.topic_id, of_block(found))
 
@@ -210,11 +212,20 @@ class _Gatherer:
             self._close(topic_id)
         return self._parts
 
-    def _wanted(self, topic_id: int, last_seq: int) -> bool:
+    def _add_single(self, frame: Single) -> None:
+        topic_id, seq = frame.topic_id, frame.seq
+        first_seq, rows = self._singles.setdefault(topic_id, (seq, []))
+        if first_seq + len(rows) != seq:
+            self._close(topic_id)
+            _, rows = self._singles.setdefault(topic_id, (seq, []))
+        rows.append((frame.ts, *split_single(frame.sizes, frame.body)))
+
+    def _wanted(self, topic_id: int, last_seq: int, payload: int) -> bool:
         state = self._catalog.by_id(topic_id)
-        if state is None or last_seq < state.floor:
+        if state is None or not state.tail.first_seq <= last_seq <= state.head_seq:
             return False
-        return last_seq >= state.tail.first_seq and last_seq <= state.head_seq
+        self.payloads[topic_id] = self.payloads.get(topic_id, 0) + payload
+        return last_seq >= state.floor
 
     def _close(self, topic_id: int) -> None:
         waiting = self._singles.pop(topic_id, None)

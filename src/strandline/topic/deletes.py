@@ -37,14 +37,17 @@ def find_tagged(state: TopicState, match: str, before: int) -> BitMap64:
 def apply_delete(state: TopicState, pieces: Pieces, message: control.RecordsDeleted) -> None:
     """Make a delete visible. Maintenance lock held."""
     seqs = BitMap64.deserialize(message.seqs) if message.seqs else BitMap64()
-    if seqs:
-        gone = payload_of(pieces, seqs)
-        state.deleted = seqs if state.deleted is None else state.deleted | seqs
-        state.gone_payload += gone
+    if state.deleted:
+        seqs -= state.deleted
+    gone = payload_of(pieces, seqs)
     floor = min(message.before, state.head_seq + 1)
     if floor > state.floor:
-        state.gone_payload += pieces.payload_between(state.floor, floor)
-    state.delete_floor = max(state.delete_floor, floor)
+        gone += pieces.payload_between(state.floor, floor)
+    with state.guard:
+        if seqs:
+            state.deleted = seqs if state.deleted is None else state.deleted | seqs
+        state.gone_payload += gone
+        state.delete_floor = max(state.delete_floor, floor)
 
 
 def payload_of(pieces: Pieces, seqs: BitMap64) -> int:

@@ -6,6 +6,7 @@ plain payloads, ``arrow()`` as columns without copying payloads.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -72,10 +73,10 @@ class Slice:
         return self.cut(self.block.data())
 
     def columns(self) -> list[pa.Array]:
-        arrays = [pa.array(self.seqs()), pa.array(self.stamps()).cast(SCHEMA.field("ts").type)]
+        arrays = [_fixed(SCHEMA.types[0], self.seqs()), _fixed(SCHEMA.types[1], self.stamps())]
         for column, kind in zip(_FIELDS, SCHEMA.types[2:6], strict=True):
             found = self.field(column)
-            arrays.append(pa.nulls(len(self), kind) if found is None else found)
+            arrays.append(_nulls(kind, len(self)) if found is None else found)
         arrays.append(self.data())
         return arrays
 
@@ -170,6 +171,17 @@ def _record(row: Row) -> Record:
         node=None if node is None else node.decode(),
         meta=meta,
     )
+
+
+def _fixed(kind: pa.DataType, values: np.ndarray) -> pa.Array:
+    """An Arrow array on numbers of eight bytes, without converting them."""
+    buffer = pa.py_buffer(np.ascontiguousarray(values))
+    return pa.Array.from_buffers(kind, len(values), [None, buffer])
+
+
+@functools.lru_cache(maxsize=64)
+def _nulls(kind: pa.DataType, count: int) -> pa.Array:
+    return pa.nulls(count, kind)
 
 
 def _columns(part: list[Row]) -> list[pa.Array]:

@@ -7,8 +7,6 @@ behind the lsn from which replay begins.
 
 from __future__ import annotations
 
-import struct
-
 import msgspec
 from pyroaring import BitMap64
 
@@ -20,9 +18,7 @@ from strandline.topic.root import Root, TopicEntry
 from strandline.topic.state import Gap, TailIndex, TopicState
 from strandline.wal import block, codec, control
 from strandline.wal.reader import Reader
-from strandline.wal.recovery import Frame
-
-_HEAD = struct.Struct("<QQQ")
+from strandline.wal.recovery import Frame, Single
 
 
 class Replay:
@@ -39,8 +35,8 @@ class Replay:
     def apply(self, frame: Frame) -> None:
         """Apply one commit."""
         self.closed = False
-        if frame.body is not None:
-            self._single(frame.location, frame.ts, frame.body)
+        if isinstance(frame, Single):
+            self._single(frame)
             return
         for location, view in frame.blocks:
             found = block.Block(view)
@@ -57,27 +53,27 @@ class Replay:
                 f"records of a topic {topic_id} that was never created", path="wal", offset=location
             )
 
-    def _single(self, location: int, ts: int, body: memoryview) -> None:
-        topic_id, seq, sizes = _HEAD.unpack_from(body)
-        state = self._catalog.by_id(topic_id)
+    def _single(self, frame: Single) -> None:
+        seq = frame.seq
+        state = self._catalog.by_id(frame.topic_id)
         if state is None:
-            self._orphans.setdefault(topic_id, location)
+            self._orphans.setdefault(frame.topic_id, frame.location)
             return
         if seq < state.next_seq:
             return
         if seq > state.next_seq:
-            self._jump(state, seq, location)
-        if sizes == codec.NO_FIELDS:
-            end = len(body) - 1
-            while body[end] != 0xA5:
-                end -= 1
-            payload = end - 24
-        else:
-            _, _, fields, data = codec.split_single(body)
-            payload = len(data) + sum(len(field) for field in fields if field is not None)
-            if fields[1] is not None:
-                state.add_tag(fields[1].decode(), seq)
-        state.add_entry(seq, 1, location, payload, ts)
+            self._jump(state, seq, frame.location)
+        if frame.sizes != codec.NO_FIELDS:
+            tag = codec.split_single(frame.sizes, frame.body)[0][1]
+            if tag is not None:
+                state.add_tag(tag.decode(), seq)
+        # What add_entry does, without the calls: there may be millions of these.
+        tail = state.tail
+        tail.firsts.append(seq)
+        tail.locations.append(frame.location)
+        state.payload += codec.data_size(frame.body)
+        state.last_ts = frame.ts
+        state.head_seq = seq
         state.next_seq = seq + 1
         self.records += 1
 
@@ -187,7 +183,7 @@ def state_of(entry: TopicEntry) -> TopicState:
     state.next_seq = entry.covered + 1
     state.head_seq = entry.covered
     state.tail = TailIndex(entry.covered + 1)
-    state.payload = state.placed_payload = entry.covered_payload
+    state.payload = state.covered_payload = entry.covered_payload
     state.last_ts = entry.last_ts
     state.evict_floor = state.evict_logged = entry.evict_floor
     state.evict_reason = entry.evict_reason

@@ -35,11 +35,13 @@ def raise_floor(state: TopicState, pieces: Pieces, floor: int, reason: str) -> N
     """Take every record below a floor against the readers' will."""
     if floor <= state.evict_floor or floor <= state.floor:
         return
-    state.gone_payload += pieces.payload_between(state.floor, floor)
+    gone = pieces.payload_between(state.floor, floor)
     if state.evict_reason not in ("", reason):
         reason = "mixed"
-    state.evict_reason = reason
-    state.evict_floor = floor
+    with state.guard:
+        state.gone_payload += gone
+        state.evict_reason = reason
+        state.evict_floor = floor
 
 
 def _reason(by_ttl: int, by_count: int, by_bytes: int) -> str:

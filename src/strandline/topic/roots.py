@@ -34,6 +34,7 @@ class Roots:
         current: Root,
         *,
         shard_directory: Callable[[int], str],
+        quarantine: str,
     ) -> None:
         self.current = current
         self.previous = current
@@ -42,15 +43,26 @@ class Roots:
         self._catalog = catalog
         self._library = library
         self._shard_directory = shard_directory
+        self._quarantine = quarantine
         self._doomed: list[tuple[int, str]] = []
+        self._first_number = current.number
 
     def doom(self, path: str, last_root: int) -> None:
         """Remove a file once no kept root can refer to it: this one still does."""
         self._doomed.append((last_root, path))
 
-    def write(self, replay_lsns: dict[int, int], segments: list[int], term: int) -> None:
-        """Make a new root durable: these segments, and replay of the WAL from these lsns."""
-        topics = self._capture(replay_lsns)
+    def write(
+        self,
+        replay_lsns: dict[int, int],
+        segments: list[int],
+        term: int,
+        news: dict[int, int] | None = None,
+    ) -> None:
+        """Make a new root durable: these segments, and replay of the WAL from these lsns.
+
+        ``news`` is the payload by topic that this root covers and the last one did not.
+        """
+        topics = self._capture(replay_lsns, news or {})
         synced = {}
         for shard in self._catalog.shards:
             # What was captured may lie behind the lsn of the root, but never behind the disk.
@@ -91,10 +103,22 @@ class Roots:
             replay_lsn = self.previous.replay_lsn(shard.number)
             for path in shard.writer.files.drop_below(replay_lsn):
                 self._disk.remove(path)
+        if self.current.number >= self._first_number + KEPT:
+            self._remove_set_aside()
         active = {shard.number for shard in self._catalog.shards}
         for entry in self.previous.shards:
             if entry.shard not in active:
                 self._remove_shard(self._shard_directory(entry.shard))
+
+    def _remove_set_aside(self) -> None:
+        """Remove what reopening set aside: two good checkpoints have not missed it."""
+        for shard in self._catalog.shards:
+            directory = shard.writer.files.directory
+            for name in self._disk.list_dir(directory):
+                if name.endswith(".cut"):
+                    self._disk.remove(f"{directory}/{name}")
+        for name in self._disk.list_dir(self._quarantine):
+            self._disk.remove(f"{self._quarantine}/{name}")
 
     def _remove_shard(self, directory: str) -> None:
         """Remove the files of a shard that is no longer used and wholly covered."""
@@ -102,7 +126,7 @@ class Roots:
             if first_lsn_of(name) is not None:
                 self._disk.remove(f"{directory}/{name}")
 
-    def _capture(self, replay_lsns: dict[int, int]) -> list[TopicEntry]:
+    def _capture(self, replay_lsns: dict[int, int], news: dict[int, int]) -> list[TopicEntry]:
         """Every topic as of now, a few at a time under their writers' locks."""
         states = self._catalog.states()
         entries = []
@@ -112,32 +136,34 @@ class Roots:
                 shard.writer.acquire()
                 try:
                     group = mine[first : first + _CAPTURED_AT_ONCE]
-                    entries += [_entry(state, replay_lsns) for state in group if not state.dropped]
+                    entries += [
+                        _entry(state, replay_lsns, news.get(state.id, 0))
+                        for state in group
+                        if not state.dropped
+                    ]
                 finally:
                     shard.writer.release()
         return entries
 
 
-def covered_by(state: TopicState, replay_lsns: dict[int, int]) -> tuple[int, int]:
-    """The last seq below the lsns from which replay begins, and the payload up to it."""
+def covered_by(state: TopicState, replay_lsns: dict[int, int]) -> int:
+    """The last seq below the lsns from which replay begins."""
     tail = state.tail
     place = bisect.bisect_left(
         tail.locations, True, key=lambda location: _is_replayed(location, replay_lsns)
     )
     if place < len(tail.locations):
-        return tail.firsts[place] - 1, tail.payloads[place]
+        return tail.firsts[place] - 1
     if state.memory is not None and state.memory.pieces:
-        waiting = sum(draft.payload_size for _, _, draft, _ in state.memory.drafts())
-        return state.memory.first_seq - 1, state.payload - waiting
-    return state.head_seq, state.payload
+        return state.memory.first_seq - 1
+    return state.head_seq
 
 
 def _is_replayed(location: int, replay_lsns: dict[int, int]) -> bool:
     return location & LOCATION_LSN >= replay_lsns[location >> LOCATION_SHARD_BITS]
 
 
-def _entry(state: TopicState, replay_lsns: dict[int, int]) -> TopicEntry:
-    covered, payload = covered_by(state, replay_lsns)
+def _entry(state: TopicState, replay_lsns: dict[int, int], news: int) -> TopicEntry:
     if state.deleted and state.deleted.min() < state.floor:
         state.deleted = state.deleted.copy()
         state.deleted.remove_range(0, state.floor)
@@ -148,8 +174,8 @@ def _entry(state: TopicState, replay_lsns: dict[int, int]) -> TopicEntry:
         config=state.config,
         epoch=state.epoch,
         created_us=state.created_us,
-        covered=covered,
-        covered_payload=payload,
+        covered=covered_by(state, replay_lsns),
+        covered_payload=state.covered_payload + news,
         last_ts=state.last_ts,
         evict_floor=state.evict_floor,
         evict_reason=state.evict_reason,

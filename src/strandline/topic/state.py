@@ -39,18 +39,16 @@ FIRST_CEILING = 256
 class TailIndex:
     """Where the records of a topic are in the WAL: one entry per frame."""
 
-    __slots__ = ("first_seq", "firsts", "locations", "payloads")
+    __slots__ = ("first_seq", "firsts", "locations")
 
     def __init__(self, first_seq: int) -> None:
         self.first_seq = first_seq
         self.firsts = array("Q")
-        self.payloads = array("Q")
         self.locations = array("Q")
 
-    def append(self, first_seq: int, location: int, payload_before: int) -> None:
+    def append(self, first_seq: int, location: int) -> None:
         """Add an entry. The location goes last: its array's length is what readers trust."""
         self.firsts.append(first_seq)
-        self.payloads.append(payload_before)
         self.locations.append(location)
 
     def find(self, seq: int) -> int:
@@ -62,7 +60,6 @@ class TailIndex:
         place = bisect.bisect_left(self.firsts, seq)
         rest = TailIndex(seq)
         rest.firsts = self.firsts[place:]
-        rest.payloads = self.payloads[place:]
         rest.locations = self.locations[place:]
         return rest
 
@@ -119,6 +116,7 @@ class TopicState:
         "ceiling_asked",
         "ceiling_step",
         "config",
+        "covered_payload",
         "created_us",
         "delete_floor",
         "deleted",
@@ -130,6 +128,7 @@ class TopicState:
         "fast_until",
         "gaps",
         "gone_payload",
+        "guard",
         "head_seq",
         "id",
         "idempotency",
@@ -138,7 +137,7 @@ class TopicState:
         "name",
         "next_seq",
         "payload",
-        "placed_payload",
+        "pending_payload",
         "runs",
         "shard",
         "tags",
@@ -163,7 +162,8 @@ class TopicState:
         self.deleted: BitMap64 | None = None
         self.gaps: tuple[Gap, ...] = ()
         self.payload = 0
-        self.placed_payload = 0
+        self.pending_payload = 0
+        self.covered_payload = 0
         self.gone_payload = 0
         self.ceiling = self.ceiling_asked = FIRST_CEILING
         self.ceiling_step = FIRST_CEILING
@@ -175,6 +175,8 @@ class TopicState:
         self.idempotency: dict[bytes, tuple[int, int, int]] | None = None
         self.waiters: deque[threading.Lock] = deque()
         self.dropped = False
+        self.guard = threading.Lock()
+        """The lock of the topic's writer, once it has one: floors and counts change together."""
 
     @property
     def floor(self) -> int:
@@ -225,7 +227,7 @@ class TopicState:
 
     def add_entry(self, first_seq: int, count: int, location: int, payload: int, ts: int) -> None:
         """Publish records that are in the WAL."""
-        self.tail.append(first_seq, location, self.payload)
+        self.tail.append(first_seq, location)
         self.payload += payload
         self.last_ts = ts
         self.head_seq = first_seq + count - 1

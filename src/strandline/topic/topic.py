@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from typing import Unpack
 
 import msgspec
 import numpy as np
@@ -19,7 +20,14 @@ from strandline.record import Appended, Record
 from strandline.settings import LimitSettings, TopicConfig, topic_config
 from strandline.topic import deletes, retention
 from strandline.topic.append import Pending, flush_memory, place, set_fast_lane
-from strandline.topic.batch import checked_fields, of_arrow, of_many, of_one
+from strandline.topic.batch import (
+    AppendOptions,
+    check_options,
+    checked_fields,
+    of_arrow,
+    of_many,
+    of_one,
+)
 from strandline.topic.page import Page
 from strandline.topic.pieces import Pieces
 from strandline.topic.read import read_page
@@ -73,7 +81,13 @@ class Topic:
         self._reader = reader
         self._clock = clock
         self._limits = limits
-        self._record_max = limits.record_bytes_max
+        self._fast_size_max = -1
+        if shard is not None:
+            self._fast_size_max = limits.record_bytes_max
+            self._fast_writer = shard.writer
+            self._now_us = clock.now_us
+            self._try_lock = shard.writer.lock.acquire
+            self._unlock = shard.writer.lock.release
 
     @property
     def name(self) -> str:
@@ -93,55 +107,29 @@ class Topic:
         """Changes when a cursor could lie: the topic was made anew, or lost its tail."""
         return self._state.epoch
 
-    def append(
-        self,
-        data: bytes | Sequence[bytes],
-        *,
-        key: bytes | str | None = None,
-        tag: str | None = None,
-        node: str | None = None,
-        meta: bytes | None = None,
-        expected_head: int | None = None,
-        idempotency_key: bytes | str | None = None,
-    ) -> Appended:
-        """Append one record, or a list of them that share key, tag, node and meta."""
+    def append(self, data: bytes | Sequence[bytes], **options: Unpack[AppendOptions]) -> Appended:
+        """Append one record, or a list of them that share the options' key, tag, node and meta."""
+        if options or type(data) is not bytes or len(data) > self._fast_size_max:
+            return self.append_soon(data, **options).wait()
         state = self._state
-        writer = self._writer
-        if (
-            type(data) is not bytes
-            or len(data) > self._record_max
-            or writer is None
-            or key is not None
-            or tag is not None
-            or node is not None
-            or meta is not None
-            or expected_head is not None
-            or idempotency_key is not None
-        ):
-            return self.append_soon(
-                data,
-                key=key,
-                tag=tag,
-                node=node,
-                meta=meta,
-                expected_head=expected_head,
-                idempotency_key=idempotency_key,
-            ).wait()
+        writer = self._fast_writer
         # The fast lane: one plain record of a disk topic, as ``place`` would do it step by step.
-        writer.acquire()
+        if not self._try_lock(False):
+            writer.acquire_slowly()
         try:
             seq = state.next_seq
             if seq <= state.fast_until:
-                ts = writer.stamp()
+                ts = self._now_us()
+                if ts > writer.last_ts:
+                    writer.last_ts = ts
+                else:
+                    ts = writer.last_ts
                 location = writer.place_single(state.id, seq, NO_FIELDS, data, ts)
                 state.next_seq = seq + 1
                 tail = state.tail
                 tail.firsts.append(seq)
-                tail.payloads.append(state.payload)
                 tail.locations.append(location)
-                size = len(data)
-                state.payload += size
-                state.placed_payload += size
+                state.payload += len(data)
                 state.last_ts = ts
                 state.head_seq = seq
                 if state.waiters:
@@ -152,7 +140,7 @@ class Topic:
                 writer.poison(f"an append was interrupted ({error!r})")
             raise
         finally:
-            writer.release()
+            self._unlock()
         return self.append_soon(data).wait()
 
     def append_many(
@@ -183,17 +171,13 @@ class Topic:
         return place(self._state, self._shard(), made, expected_head).wait()
 
     def append_soon(
-        self,
-        data: bytes | Sequence[bytes],
-        *,
-        key: bytes | str | None = None,
-        tag: str | None = None,
-        node: str | None = None,
-        meta: bytes | None = None,
-        expected_head: int | None = None,
-        idempotency_key: bytes | str | None = None,
+        self, data: bytes | Sequence[bytes], **options: Unpack[AppendOptions]
     ) -> Pending:
         """Place an append now and wait for it later: ``wait()``, or ``await durable()``."""
+        check_options(options)
+        key, tag = options.get("key"), options.get("tag")
+        node, meta = options.get("node"), options.get("meta")
+        idempotency_key = options.get("idempotency_key")
         fields = checked_fields(key, tag, node, meta)
         if isinstance(data, bytes) and idempotency_key is None:
             batch = of_one(data, fields, tag, self._limits)
@@ -201,7 +185,7 @@ class Topic:
             many = [data] if isinstance(data, bytes) else data
             columns = {"key": fields[0], "tag": tag, "node": node, "meta": meta}
             batch = of_many(many, columns, idempotency_key, self._limits)
-        return place(self._state, self._shard(), batch, expected_head)
+        return place(self._state, self._shard(), batch, options.get("expected_head"))
 
     def read(
         self,
@@ -327,23 +311,31 @@ class Topic:
         state, shard = self._state, self._shard()
         with shard.maintenance:
             self._enforce(log=True)
-            shard.committer.wait_synced(shard.writer.end_lsn)
-            shard.writer.acquire()
-            try:
-                self._alive()
-                config = topic_config(state.config, options)
-                if state.memory is not None and config.durability != state.config.durability:
-                    first = state.memory.first_seq
-                    shard.writer.place_control(state.id, control.Evicted(first, "lost"))
-                    flush_memory(state, shard)
-                message = control.TopicAltered(config, state.evict_floor, state.evict_reason)
-                shard.writer.place_control(state.id, message)
-                state.config = config
-                set_fast_lane(state)
-            finally:
-                shard.writer.release()
-            shard.committer.wait_synced(shard.writer.end_lsn)
+            config = topic_config(state.config, options)
+            while not self._try_alter(config):
+                # Appends of an fsync topic are under way: they are published in their old class.
+                shard.committer.wait_synced(shard.writer.end_lsn)
+        shard.committer.wait_synced(shard.writer.end_lsn)
         return config
+
+    def _try_alter(self, config: TopicConfig) -> bool:
+        state, shard = self._state, self._shard()
+        shard.writer.acquire()
+        try:
+            self._alive()
+            if state.next_seq != state.head_seq + 1:
+                return False
+            if state.memory is not None and config.durability != state.config.durability:
+                first = state.memory.first_seq
+                shard.writer.place_control(state.id, control.Evicted(first, "lost"))
+                flush_memory(state, shard)
+            message = control.TopicAltered(config, state.evict_floor, state.evict_reason)
+            shard.writer.place_control(state.id, message)
+            state.config = config
+            set_fast_lane(state)
+            return True
+        finally:
+            shard.writer.release()
 
     def statistics(self) -> TopicStatistics:
         """The topic's numbers at this moment."""

@@ -4,7 +4,7 @@ A frame is one commit. It begins on a multiple of 8 bytes; all numbers are littl
 
     offset  size  field
     0       4     size of the whole frame, a multiple of 8: never 0
-    4       4     header check: low half of xxh3-64 of bytes 8 to 48, seeded with shard and size
+    4       4     header check: low half of xxh3-64 of bytes 8 to 72, seeded with shard and size
     8       1     kind: 1 single, 2 batch
     9       1     mask: 0, or the number of the mask that the body is XORed with
     10      2     count of blocks (batch)
@@ -13,11 +13,14 @@ A frame is one commit. It begins on a multiple of 8 bytes; all numbers are littl
     24      8     durable_upto: the lsn known to be synced when the frame was written
     32      8     commit ts, microseconds
     40      8     body check: xxh3-64 of the body (single), of the blocks' checksums (batch)
-    48      ...   body
+    48      8     topic id (single)
+    56      8     seq (single)
+    64      8     sizes of key, tag, node and meta, u16 each, 0xFFFF when absent (single)
+    72      ...   body
             1     0xA5, then zeros up to a multiple of 8
 
-Body of a single, one record: topic u64, seq u64, sizes of key, tag, node and meta (u16 each,
-0xFFFF when absent), then key, tag, node, meta, data. Body of a batch: blocks (``wal/block.py``).
+Body of a single, one record: key, tag, node, meta, data. Body of a batch: blocks
+(``wal/block.py``); its topic, seq and sizes are zero.
 
 Why a reader can tell a torn frame from a damaged one. Files begin as zeros and are never used
 twice. The first eight bytes are stored after all the others, so a writer that was killed halfway
@@ -39,7 +42,7 @@ from strandline.env.disk import Buffer
 
 FORMAT_VERSION = 1
 SECTOR = 512
-HEADER_SIZE = 48
+HEADER_SIZE = 72
 SINGLE = 1
 BATCH = 2
 ABSENT = 0xFFFF
@@ -47,9 +50,9 @@ NO_FIELDS = 0xFFFF_FFFF_FFFF_FFFF
 FRAME_SIZE_MAX = 2**31
 
 FIRST = struct.Struct("<II")
-REST = struct.Struct("<BBHIQQqQ")
-HEADER = struct.Struct("<IIBBHIQQqQ")
-SINGLE_HEAD = struct.Struct("<QQQ")
+REST = struct.Struct("<QQQqQQQQ")
+"""The header behind its first eight bytes; kind, mask, count and term are one number."""
+HEADER = struct.Struct("<IIBBHIQQqQQQQ")
 TRAILERS = tuple(b"\xa5" + bytes(7 - size) for size in range(8))
 LOW32 = 0xFFFF_FFFF
 
@@ -138,23 +141,23 @@ def masked(body: Buffer, mask: int) -> bytes:
     return (words ^ np.uint64((_MASK_STEP * mask) & 0xFFFF_FFFF_FFFF_FFFF)).tobytes()
 
 
-def single_body(fields: tuple[bytes | None, ...], topic_id: int, seq: int, data: bytes) -> bytes:
-    """The body of a single frame with key, tag, node and meta, trailer included."""
-    sizes = 0
-    for place, field in enumerate(fields):
-        sizes |= (ABSENT if field is None else len(field)) << (16 * place)
-    texts = b"".join(field for field in fields if field is not None)
-    payload = texts + data
-    return SINGLE_HEAD.pack(topic_id, seq, sizes) + payload + TRAILERS[len(payload) & 7]
+def kind_word(kind: int, mask: int, count: int, term: int) -> int:
+    """Kind, mask, count and term as the number that begins ``REST``."""
+    return kind | mask << 8 | count << 16 | term << 32
 
 
-def split_single(body: Buffer) -> tuple[int, int, list[bytes | None], bytes]:
-    """Topic id, seq, the four optional fields and the data of a single frame's body."""
-    topic_id, seq, sizes = SINGLE_HEAD.unpack_from(body)
+def data_size(body: Buffer) -> int:
+    """How long a single's body is without its trailer."""
     end = len(body) - 1
     while body[end] != TRAILERS[0][0]:
         end -= 1
-    start = SINGLE_HEAD.size
+    return end
+
+
+def split_single(sizes: int, body: Buffer) -> tuple[list[bytes | None], bytes]:
+    """The four optional fields and the data of a single frame."""
+    end = data_size(body)
+    start = 0
     fields: list[bytes | None] = [None] * 4
     if sizes != NO_FIELDS:
         for place in range(4):
@@ -162,7 +165,7 @@ def split_single(body: Buffer) -> tuple[int, int, list[bytes | None], bytes]:
             if size != ABSENT:
                 fields[place] = bytes(body[start : start + size])
                 start += size
-    return topic_id, seq, fields, bytes(body[start:end])
+    return fields, bytes(body[start:end])
 
 
 def header_ok(first_check: int, rest: Buffer, seed: int, size: int) -> bool:

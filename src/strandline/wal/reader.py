@@ -41,8 +41,9 @@ class Reader:
         header_seed = codec.shard_seed(self._store_id, shard)
         for fresh in (False, True):
             view = self._bytes(shard, lsn, codec.HEADER_SIZE, fresh=fresh)
-            size, check, kind, mask, _, _, at, _, ts, body_check = codec.HEADER.unpack(view)
-            if at != lsn or kind != codec.SINGLE or size < codec.HEADER_SIZE:
+            header = codec.HEADER.unpack(view)
+            size, check, kind, mask, _, _, at, _, ts, body_check, topic_id, seq, sizes = header
+            if at != lsn or kind != codec.SINGLE or size <= codec.HEADER_SIZE:
                 continue
             if not codec.header_ok(check, view[8:], header_seed, size):
                 continue
@@ -50,7 +51,7 @@ class Reader:
             if mask:
                 body = memoryview(codec.masked(body[:-8], mask) + bytes(body[-8:]))
             if codec.body_ok(body, body_check, self._seed):
-                return (*codec.split_single(body), ts)
+                return (topic_id, seq, *codec.split_single(sizes, body), ts)
         raise self._corrupt(shard, lsn, "a record fails its checksum")
 
     def block(self, location: int) -> block.Block:

@@ -44,13 +44,26 @@ from strandline.wal.files import (
 _CHECK = struct.Struct("<Q")
 
 
-class Frame(msgspec.Struct, frozen=True, gc=False):
-    """A verified frame: a single's body, or the places and bytes of a batch's blocks."""
+class Single(msgspec.Struct, frozen=True, gc=False):
+    """A verified frame with one record."""
 
     location: int
     ts: int
-    body: memoryview | None
+    topic_id: int
+    seq: int
+    sizes: int
+    body: memoryview
+
+
+class Batch(msgspec.Struct, frozen=True, gc=False):
+    """A verified frame with blocks: the location and bytes of each."""
+
+    location: int
+    ts: int
     blocks: list[tuple[int, memoryview]]
+
+
+Frame = Single | Batch
 
 
 class Damage(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,10 +87,10 @@ class ShardLog:
         self.cut: list[str] = []
         self.damage: list[Damage] = []
         self.end_lsn = 0
-        self.previous = bytes(8)
+        self.previous = 0
         self.last_ts = 0
         self.durable_upto = 0
-        self.clean = True
+        self._offset = 0
         self._store_id = store_id
         self._seed = codec.store_seed(store_id)
         self._header_seed = codec.shard_seed(store_id, shard)
@@ -97,9 +110,8 @@ class ShardLog:
         base = header.first_lsn - FILE_HEADER_SIZE
         self.durable_upto = max(self.durable_upto, header.durable_upto)
         while True:
-            for frame, size in self._frames(content, offset, end, base):
-                yield frame
-                offset += size
+            yield from self._frames(content, offset, end, base)
+            offset = self._offset
             self.end_lsn = base + offset
             if until_lsn is not None and self.end_lsn >= until_lsn:
                 return
@@ -110,18 +122,16 @@ class ShardLog:
                 return
             offset = resumed
 
-    def _frames(
-        self, content: memoryview, offset: int, end: int, base: int
-    ) -> Iterator[tuple[Frame, int]]:
-        """Whole frames one after another, until the first place that is none."""
+    def _frames(self, content: memoryview, offset: int, end: int, base: int) -> Iterator[Frame]:
+        """Whole frames one after another, until the first place that is none (``_offset``)."""
         unpack = codec.HEADER.unpack_from
         shard_bits = self.files.shard << LOCATION_SHARD_BITS
         seed, header_seed = self._seed, self._header_seed
         digest = xxh3_64_intdigest
+        self._offset = offset
         while offset + HEADER_SIZE <= end:
-            size, check, kind, mask, count, _, lsn, durable, ts, body_check = unpack(
-                content, offset
-            )
+            header = unpack(content, offset)
+            size, check, kind, mask, count, _, lsn, durable, ts, body_check, *single = header
             behind = offset + size
             if lsn != base + offset or size <= HEADER_SIZE or behind > end:
                 return
@@ -131,21 +141,20 @@ class ShardLog:
             body = content[offset + HEADER_SIZE : behind]
             if mask:
                 body = memoryview(codec.masked(body[:-8], mask) + bytes(body[-8:]))
-            location = shard_bits | lsn
-            if kind == codec.SINGLE:
+            if kind == 1:
                 if digest(body, seed) != body_check:
                     return
-                frame = Frame(location, ts, body, [])
+                frame: Frame = Single(shard_bits | lsn, ts, single[0], single[1], single[2], body)
             else:
-                blocks = self._blocks(body, count, body_check, location, mask)
+                blocks = self._blocks(body, count, body_check, shard_bits | lsn, mask)
                 if blocks is None:
                     return
-                frame = Frame(location, ts, None, blocks)
+                frame = Batch(shard_bits | lsn, ts, blocks)
             self.durable_upto = max(self.durable_upto, durable)
             self.last_ts = max(self.last_ts, ts)
-            self.previous = bytes(content[offset : offset + 8])
-            offset = behind
-            yield frame, size
+            self.previous = size | check << 32
+            self._offset = offset = behind
+            yield frame
 
     def _blocks(
         self, body: memoryview, count: int, body_check: int, location: int, mask: int
@@ -166,7 +175,7 @@ class ShardLog:
     def _chained(self, place: int, *, tolerate: bool) -> bool:
         """Whether the next file was begun behind the very frame that we read last."""
         following = self.headers[place + 1]
-        if following.previous == int.from_bytes(self.previous, "little") or tolerate:
+        if following.previous == self.previous or tolerate:
             return True
         entry = self.files.entries[place + 1]
         reason = "the file does not follow the one before it"
@@ -205,9 +214,10 @@ class ShardLog:
         hits = places[lsns == places + np.uint64(base % 2**64)]
         found = []
         for hit in hits.tolist():
-            size, check, *_, durable, _, _ = codec.HEADER.unpack_from(
+            header = codec.HEADER.unpack(
                 bytes(content[hit : hit + HEADER_SIZE]).ljust(HEADER_SIZE, b"\0")
             )
+            size, check, durable = header[0], header[1], header[7]
             rest = content[hit + 8 : hit + HEADER_SIZE]
             if codec.header_ok(check, rest, self._header_seed, size):
                 found.append((hit, durable))

@@ -17,8 +17,8 @@ class Shard:
         self.writer = writer
         self.committer = Committer(writer)
         self.maintenance = threading.Lock()
-        """Held by whoever deletes, evicts, alters or moves records of this shard's topics. Taken
-        before the writer's lock, never after it."""
+        """Held by whoever deletes, evicts or alters in this shard's topics. Taken before the
+        writer's lock, never after it."""
         self.unflushed: dict[int, Callable[[], None]] = {}
         """By topic id: what moves records that wait in memory into the log. Writer's lock held."""
 
@@ -28,7 +28,9 @@ class Shard:
         writer.acquire()
         try:
             while self.unflushed:
-                self.unflushed.popitem()[1]()
+                topic_id, flush = next(iter(self.unflushed.items()))
+                flush()  # a refused one stays in the list: its turn comes again
+                del self.unflushed[topic_id]
         finally:
             writer.release()
 

@@ -18,6 +18,7 @@ Safety:
 from __future__ import annotations
 
 import errno
+import itertools
 import struct
 import threading
 from collections.abc import Sequence
@@ -41,6 +42,10 @@ _MAPPED_SIZE_MAX = 32 * 1024  # larger frames go through write: fewer page fault
 _SPINS_MAX = 1000
 _SPIN_SLEEP_S = 0.0002
 _CHECK = struct.Struct("<Q")
+# Bound once: every attribute that the fast path does not look up is a few percent of an append.
+_TRAILERS = codec.TRAILERS
+_pack_rest = codec.REST.pack
+_digest = xxh3_64_intdigest
 
 
 class Writer:
@@ -55,7 +60,7 @@ class Writer:
         store_id: bytes,
         term: int,
         end_lsn: int,
-        previous: bytes,
+        previous: int,
         last_ts: int,
     ) -> None:
         self.files = files
@@ -68,8 +73,9 @@ class Writer:
         self._store_id = store_id
         self.seed = codec.store_seed(store_id)
         self._header_seed = codec.shard_seed(store_id, files.shard)
+        self._single_word = codec.kind_word(codec.SINGLE, 0, 0, term)
         self._place_bits = files.shard << LOCATION_SHARD_BITS
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self._file: LogFile | None = None
         self._dirty: list[LogFile] = []
         self._names_dirty = False
@@ -80,8 +86,8 @@ class Writer:
         self._refusal: StrandlineError | None = None
         self._previous = previous
         self._next_size = settings.file_size_first
-        self._spares: list[str] = []
-        self._spares_made = 0
+        self._spares: list[tuple[str, int]] = []
+        self._spare_numbers = itertools.count(1)
 
     @property
     def end_lsn(self) -> int:
@@ -100,13 +106,18 @@ class Writer:
 
     def acquire(self) -> None:
         """Take the lock. Never held while waiting for the disk to sync."""
+        if not self.lock.acquire(False):
+            self.acquire_slowly()
+
+    def acquire_slowly(self) -> None:
+        """Take the lock after a first try failed: yield rather than queue."""
         spins = 0
-        while not self._lock.acquire(False):
+        while not self.lock.acquire(False):
             spins += 1
             yield_to_other_threads(0 if spins < _SPINS_MAX else _SPIN_SLEEP_S)
 
     def release(self) -> None:
-        self._lock.release()
+        self.lock.release()
 
     def stamp(self) -> int:
         """The commit time: the wall clock, but never before an earlier commit's. Lock held."""
@@ -118,27 +129,29 @@ class Writer:
 
     def place_single(self, topic_id: int, seq: int, sizes: int, payload: bytes, ts: int) -> int:
         """Place one record; returns its location. Lock held."""
-        body = (
-            codec.SINGLE_HEAD.pack(topic_id, seq, sizes)
-            + payload
-            + codec.TRAILERS[len(payload) & 7]
-        )
-        size = 48 + len(body)
+        body = payload + _TRAILERS[len(payload) & 7]
+        size = 72 + len(body)
         offset = self._offset
-        if offset + size > self._limit:
+        if offset + size > self._limit or size > 512:
             self._make_room(size)
-            offset = self._offset
-        if size > codec.SECTOR:
-            return self._place_large_single(body, size, ts)
+            check = _digest(body, self.seed)
+            lsn = self.end_lsn
+            self._store_frame(codec.SINGLE, 0, check, (topic_id, seq, sizes), [body], size, ts)
+            return self._place_bits | lsn
         lsn = self._base + offset
-        rest = codec.REST.pack(
-            1, 0, 0, self.term, lsn, self.durable_upto, ts, xxh3_64_intdigest(body, self.seed)
+        rest = _pack_rest(
+            self._single_word,
+            lsn,
+            self.durable_upto,
+            ts,
+            _digest(body, self.seed),
+            topic_id,
+            seq,
+            sizes,
         )
-        check = xxh3_64_intdigest(rest, self._header_seed + size) & 0xFFFF_FFFF
-        mapping = self._mapping
-        mapping[offset + 8 : offset + size] = rest + body
-        first = codec.FIRST.pack(size, check)
-        mapping[offset : offset + 8] = first
+        first = size | (_digest(rest, self._header_seed + size) & 0xFFFF_FFFF) << 32
+        self._mapping[offset + 8 : offset + size] = rest + body
+        self._words[offset >> 3] = first
         self._previous = first
         self._offset = offset + size
         return self._place_bits | lsn
@@ -200,13 +213,9 @@ class Writer:
 
     def add_spare(self) -> None:
         """Prepare the next file. Called by the preparer, without the lock."""
-        self._spares.append(self._prepare(self._next_size))
-
-    def _place_large_single(self, body: bytes, size: int, ts: int) -> int:
-        lsn = self.end_lsn
-        check = xxh3_64_intdigest(body, self.seed)
-        self._store_frame(codec.SINGLE, 0, check, [body], size, ts)
-        return self._place_bits | lsn
+        path, size = self._next_spare(), self._next_size
+        self.files.disk.prepare(path, size)
+        self._spares.append((path, size))
 
     def _place_batch(
         self,
@@ -222,8 +231,8 @@ class Writer:
         if self._offset + size > self._limit:
             self._make_room(size, essential=essential)
         location = self._place_bits | (self.end_lsn + codec.HEADER_SIZE)
-        check = xxh3_64_intdigest(b"".join(map(_CHECK.pack, checksums)), self.seed)
-        mask = self._store_frame(codec.BATCH, len(sizes), check, buffers, size, ts)
+        check = _digest(b"".join(map(_CHECK.pack, checksums)), self.seed)
+        mask = self._store_frame(codec.BATCH, len(sizes), check, (0, 0, 0), buffers, size, ts)
         location |= MASKED_BLOCK_AT if mask else BLOCK_AT
         locations = []
         for block_size in sizes:
@@ -232,16 +241,21 @@ class Writer:
         return locations
 
     def _store_frame(
-        self, kind: int, count: int, check: int, buffers: list[Buffer], size: int, ts: int
+        self,
+        kind: int,
+        count: int,
+        check: int,
+        single: tuple[int, int, int],
+        buffers: list[Buffer],
+        size: int,
+        ts: int,
     ) -> int:
         """Store a frame of any size at the end of the log; returns the mask it needed."""
         offset = self._offset
         mask, buffers = self._without_zero_sectors(buffers, offset + codec.HEADER_SIZE, size)
-        rest = codec.REST.pack(
-            kind, mask, count, self.term, self._base + offset, self.durable_upto, ts, check
-        )
-        header_check = xxh3_64_intdigest(rest, self._header_seed + size) & codec.LOW32
-        first = codec.FIRST.pack(size, header_check)
+        word = codec.kind_word(kind, mask, count, self.term)
+        rest = _pack_rest(word, self._base + offset, self.durable_upto, ts, check, *single)
+        first = size | (_digest(rest, self._header_seed + size) & codec.LOW32) << 32
         file = self._file
         assert file is not None
         try:
@@ -249,7 +263,7 @@ class Writer:
                 file.mapping[offset + 8 : offset + size] = b"".join([rest, *buffers])
             else:
                 file.write(offset + 8, [rest, *buffers])
-            file.mapping[offset : offset + 8] = first
+            file.words[offset >> 3] = first
             self._previous = first
             self._offset = offset + size
         except BaseException as error:
@@ -296,9 +310,13 @@ class Writer:
             raise _as_unavailable(error) from error
 
     def _rotate(self, size: int) -> None:
-        wanted = max(self._next_size, size + codec.FILE_HEADER_SIZE)
-        spare = self._spares.pop() if self._spares and wanted == self._next_size else None
-        spare = spare or self._prepare(wanted)
+        needed = size + codec.FILE_HEADER_SIZE
+        if self._spares and self._spares[-1][1] >= needed:
+            spare, _ = self._spares.pop()
+        else:
+            # The preparer was outrun: do not make the appender write zeros first.
+            spare = self._next_spare()
+            self.files.disk.reserve(spare, max(self._next_size, needed))
         end_lsn = self.end_lsn
         file = self.files.disk.open_log(spare)
         path = self.files.path(end_lsn)
@@ -309,7 +327,7 @@ class Writer:
             first_lsn=end_lsn,
             term=self.term,
             file_size=file_size,
-            previous=int.from_bytes(self._previous, "little"),
+            previous=self._previous,
             durable_upto=self.durable_upto,
             boot=codec.boot_number(self.files.disk.boot_id()),
             created_us=self.stamp(),
@@ -322,6 +340,7 @@ class Writer:
         self._names_dirty = True
         self._file = file
         self._mapping = file.mapping
+        self._words = file.words
         self._base = end_lsn - codec.FILE_HEADER_SIZE
         self._offset = codec.FILE_HEADER_SIZE
         self._file_limit = file_size
@@ -329,11 +348,8 @@ class Writer:
         self._set_limit()
         self.files.add(WalFile(end_lsn, self.term, file_size, path, file))
 
-    def _prepare(self, size: int) -> str:
-        self._spares_made += 1
-        path = self.files.spare_path(self._spares_made)
-        self.files.disk.prepare(path, size)
-        return path
+    def _next_spare(self) -> str:
+        return self.files.spare_path(next(self._spare_numbers))
 
     def _set_limit(self) -> None:
         refused = self.failure is not None or self._refusal is not None

@@ -1,0 +1,75 @@
+"""Runs the benchmarks: ``python -m bench [--scale 0.2] [--only NAME] [--json FILE]``."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from bench import appending, reading, scaling
+from bench.measure import Figure
+from bench.peers import Peers
+from strandline.env.process import tune_for_throughput
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--scale", type=float, default=1.0, help="1 is the whole table")
+    parser.add_argument("--only", choices=["appending", "reading", "scaling"])
+    parser.add_argument("--json", default="bench/results.json", help="where the figures go")
+    parser.add_argument("--folder", default=None, help="where to write (default: a temp folder)")
+    args = parser.parse_args()
+    tune_for_throughput()
+    folder = Path(tempfile.mkdtemp(prefix="strandline-bench-", dir=args.folder))
+    try:
+        figures = _run(folder, args.only, args.scale)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    report = {"python": sys.version, "machine": platform.platform(), "figures": figures}
+    Path(args.json).write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2))
+    print(f"\nfigures written to {args.json}")
+
+
+def _run(folder: Path, only: str | None, scale: float) -> list[Figure]:
+    print("measuring the limits of this machine ...", flush=True)
+    peers = Peers(folder)
+    figures = [
+        Figure(name="limit: pwrite of 256 KiB", value=peers.pwrite_bytes / 1e9, unit="GB/s"),
+        Figure(name="limit: os.pwrite of 100 B", value=peers.pwrite_small, unit="calls/s"),
+        Figure(name="limit: write + fdatasync", value=peers.sync_rate, unit="calls/s"),
+        Figure(name="limit: memcpy of 64 MiB", value=peers.memcpy_bytes / 1e9, unit="GB/s"),
+        Figure(name="peer: SQLite WAL executemany(1000)", value=peers.sqlite_many, unit="rec/s"),
+        Figure(name="peer: SQLite WAL one row", value=peers.sqlite_one, unit="rec/s"),
+    ]
+    for figure in figures:
+        _print(figure)
+    groups = {
+        "appending": lambda: appending.run(folder, peers, scale=scale),
+        "reading": lambda: reading.run(folder, peers, scale=scale),
+        "scaling": lambda: scaling.run(folder, scale=scale),
+    }
+    for name, group in groups.items():
+        if only in (None, name):
+            for figure in group():
+                _print(figure)
+                figures.append(figure)
+    return figures
+
+
+def _print(figure: Figure) -> None:
+    value = f"{figure.value:,.0f}" if figure.value >= 1000 else f"{figure.value:.2f}"
+    line = f"{figure.name:52} {value:>14} {figure.unit:8}"
+    if figure.ratio is not None:
+        line += f" {figure.ratio:6.2f}x {figure.peer}"
+    if figure.goal:
+        line += f"   goal {figure.goal}: {'met' if figure.met else 'MISSED'}"
+    print(line + (f"   ({figure.note})" if figure.note else ""), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,203 @@
+"""``strandline append``: records from the command line, or one per line from stdin.
+
+Lines are appended in batches of ``--batch``. A batch is also closed when no more input is waiting,
+so that a slow producer's lines are stored as they come. What was acknowledged before a failure is
+still reported.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import sys
+from collections.abc import Iterator
+
+import msgspec
+
+from strandline.cli.cells import Row
+from strandline.cli.opening import open_to_write
+from strandline.cli.options import NO_FIELDS, TARGET, Fields, Flag, Target
+from strandline.cli.output import JsonLinesOutput, Output, output
+from strandline.cli.progress import Bar
+from strandline.errors import Invalid, TooLarge
+from strandline.record import Appended
+from strandline.settings import Durability, LimitSettings
+from strandline.topic.topic import Topic
+
+_CHUNK_SIZE = 1 << 20
+_BATCH = 1000
+_BATCH_SIZE = 16 << 20
+_LIMITS = LimitSettings()
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """What one run, or one batch of it, has appended."""
+
+    topic: str
+    records: int
+    first_seq: int | None
+    last_seq: int | None
+    head_seq: int
+    deduped: bool
+
+
+def append(
+    topic: str,
+    /,
+    *data: str,
+    stdin: Flag = False,
+    batch: int | None = None,
+    durability: Durability | None = None,
+    idempotency_key: str | None = None,
+    expected_head: int | None = None,
+    fields: Fields = NO_FIELDS,
+    target: Target = TARGET,
+) -> None:
+    """Append records, and make the store and the topic if there are none.
+
+    Prints the seqs. Data that begins with a dash goes behind `--`.
+
+    Parameters
+    ----------
+    topic
+        Name of the topic.
+    data
+        One record each. Without any, the lines of a piped stdin are taken.
+    stdin
+        Take records from stdin, one per line.
+    batch
+        Records that become durable together, or not at all. Default: all DATA, 1000 lines.
+    durability
+        For a topic that is new: ephemeral, memory, disk (the default) or fsync.
+    idempotency_key
+        Append only once: a second run with the same key answers with the first one's seqs.
+    expected_head
+        Append only if this is the newest seq of the topic, 0 for none.
+    """
+    once = idempotency_key is not None or expected_head is not None
+    if batch is not None and (batch < 1 or once):
+        reason = (
+            "is one batch with --idempotency-key and --expected-head" if once else "is 1 or more"
+        )
+        raise Invalid(f"--batch {batch} cannot be: an append {reason}")
+    batches = _batches(data, batch, stdin=stdin, once=once)
+    options: dict[str, object] = {} if durability is None else {"durability": durability}
+    with open_to_write(target.store, create=True) as store:
+        appender = _Appender(store.topic(topic, **options), output(target.output))
+        try:
+            for records in batches:
+                appended = appender.topic.append(
+                    records,
+                    key=_bytes(fields.key),
+                    tag=fields.tag,
+                    node=fields.node,
+                    meta=_bytes(fields.meta),
+                    expected_head=expected_head,
+                    idempotency_key=_bytes(idempotency_key),
+                )
+                appender.add(appended)
+        finally:
+            appender.end()
+
+
+class _Appender:
+    """Adds up what was acknowledged and prints it: per batch as jsonl, else once at the end."""
+
+    def __init__(self, topic: Topic, out: Output) -> None:
+        self.topic = topic
+        self._out = out
+        self._per_batch = isinstance(out, JsonLinesOutput)
+        self._records = 0
+        self._first: int | None = None
+        self._last: int | None = None
+        self._deduped = False
+
+    def add(self, appended: Appended) -> None:
+        self._records += appended.last_seq - appended.first_seq + 1
+        self._first = self._first or appended.first_seq
+        self._last = appended.last_seq
+        self._deduped = appended.deduped
+        if self._per_batch:
+            self._print()
+            self._records, self._first = 0, None
+
+    def end(self) -> None:
+        if not self._per_batch:
+            self._print()
+
+    def _print(self) -> None:
+        summary = Summary(
+            topic=self.topic.name,
+            records=self._records,
+            first_seq=self._first,
+            last_seq=self._last,
+            head_seq=self.topic.head_seq,
+            deduped=self._deduped,
+        )
+        self._out.one(Row(msgspec.to_builtins(summary), _cells(summary)))
+
+
+def _cells(summary: Summary) -> dict[str, str]:
+    cells = {"topic": summary.topic, "records": str(summary.records)}
+    if summary.first_seq is not None:
+        one = summary.first_seq == summary.last_seq
+        seqs = f"{summary.first_seq}" if one else f"{summary.first_seq} to {summary.last_seq}"
+        cells["seqs"] = seqs + (" (appended before)" if summary.deduped else "")
+    return cells
+
+
+def _batches(
+    data: tuple[str, ...], batch: int | None, *, stdin: bool, once: bool
+) -> Iterator[list[bytes]]:
+    """The records in batches; whether there are any is checked before the store is opened."""
+    if data and stdin:
+        raise Invalid("records come from the command line or from --stdin, not from both")
+    if data:
+        records = [os.fsencode(text) for text in data]
+        step = batch or len(records)
+        return iter([records[first : first + step] for first in range(0, len(records), step)])
+    if not stdin and sys.stdin.isatty():
+        raise Invalid("nothing to append: give records as arguments, or pipe lines to stdin")
+    lines = _lines(sys.stdin.fileno(), batch or _BATCH)
+    return _all_at_once(lines) if once else lines
+
+
+def _all_at_once(batches: Iterator[list[bytes]]) -> Iterator[list[bytes]]:
+    records: list[bytes] = []
+    for batch in batches:
+        records += batch
+        if len(records) > _LIMITS.batch_records_max:
+            raise TooLarge(f"one append takes at most {_LIMITS.batch_records_max} records")
+    if records:
+        yield records
+
+
+def _lines(descriptor: int, batch: int) -> Iterator[list[bytes]]:
+    """Lines of a file in batches, none of which waits for input that is not there yet."""
+    status = os.fstat(descriptor)
+    total = status.st_size if stat.S_ISREG(status.st_mode) else None
+    lines: list[bytes] = []
+    rest = b""
+    read = given = 0
+    with Bar() as bar:
+        while chunk := os.read(descriptor, _CHUNK_SIZE):
+            read += len(chunk)
+            *whole, rest = (rest + chunk).split(b"\n")
+            lines += whole
+            if len(rest) > _LIMITS.record_bytes_max:
+                raise TooLarge(f"a line is longer than {_LIMITS.record_bytes_max} bytes")
+            waiting = select.select([descriptor], [], [], 0)[0]
+            keep = batch - 1 if waiting and read - given < _BATCH_SIZE else 0
+            while len(lines) > keep:
+                yield lines[:batch]
+                del lines[:batch]
+                given = read
+            bar.show("stdin", read, total)
+    lines += [rest] if rest else []
+    for first in range(0, len(lines), batch):
+        yield lines[first : first + batch]
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else os.fsencode(text)

@@ -1,0 +1,75 @@
+"""Opens stores for commands: which may make one, which only look, and how to look at a live one.
+
+Only ``append`` and ``topic create`` make a store. Commands that read open it read-only, without the
+lock, beside a process that writes. That process may checkpoint in the middle of our reading and
+remove a file that we were about to open; so a reader that finds a file gone looks again.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from strandline.cli.progress import Bar
+from strandline.errors import Closed, NotAStore, UnknownTopic
+from strandline.store import Store
+from strandline.topic.topic import Topic
+
+_LOOKS_MAX = 5
+_PAUSE_S = 0.05
+
+Result = TypeVar("Result")
+
+
+def open_to_read(path: str) -> Store:
+    """An existing store, read-only."""
+    with Bar() as bar:
+        return look_again(lambda: Store(path, readonly=True, progress=bar.show))
+
+
+def open_to_write(path: str, *, create: bool) -> Store:
+    """A store for writing; one that does not exist is made only when the command may."""
+    if not create and not os.path.exists(path):
+        raise NotAStore(f"there is no store at {path}")
+    if not create and os.path.isdir(path) and not os.listdir(path):
+        raise NotAStore(f"{path} is an empty directory, not a store")
+    with Bar() as bar:
+        return Store(path, progress=bar.show)
+
+
+def find_topic(store: Store, name: str) -> Topic:
+    """An existing topic, or an error that knows which name was meant."""
+    try:
+        return store.existing_topic(name)
+    except UnknownTopic as error:
+        near = difflib.get_close_matches(name, store.topics(), n=1)
+        if near:
+            error.add_note(f"did you mean {near[0]!r}?")
+        raise
+
+
+def refresh(store: Store) -> None:
+    """See what the writer has done since."""
+    look_again(store.refresh)
+
+
+def read_again(store: Store, read: Callable[[], Result]) -> Result:
+    """Do a read that a checkpoint of the writer may have pulled the files from under."""
+    try:
+        return read()
+    except (FileNotFoundError, Closed):
+        refresh(store)
+        return look_again(read)
+
+
+def look_again(look: Callable[[], Result]) -> Result:
+    """Repeat something that found a file gone, a few times."""
+    for _ in range(_LOOKS_MAX):
+        try:
+            return look()
+        except FileNotFoundError:
+            time.sleep(_PAUSE_S)
+    return look()

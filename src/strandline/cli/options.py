@@ -1,0 +1,149 @@
+"""What the commands' options have in common: where the store is, how to print, times and sizes.
+
+A dataclass here is a group of options that several commands share; cyclopts puts its fields beside
+the command's own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from strandline.errors import Invalid
+from strandline.settings import GIB, KIB, MIB, Discard, Durability
+
+DEFAULT_STORE = "./strandline-data"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+Shape = Literal["table", "json", "jsonl"]
+Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+_UNITS_MS = {
+    "": 1,
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 604_800_000,
+}
+_UNITS_BYTES = {
+    "": 1,
+    "b": 1,
+    "kib": KIB,
+    "mib": MIB,
+    "gib": GIB,
+    "k": KIB,
+    "m": MIB,
+    "g": GIB,
+    "kb": 1000,
+    "mb": 1000**2,
+    "gb": 1000**3,
+}
+_QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+
+
+@Parameter(name="*", group="Options of every command")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Target:
+    """Which store, and in which shape to print."""
+
+    store: Annotated[
+        str, Parameter(env_var="STRANDLINE_STORE", metavar="PATH", help="Directory of the store.")
+    ] = DEFAULT_STORE
+    output: Annotated[
+        Shape, Parameter(help="A table to read, one JSON value, or one JSON value per line.")
+    ] = "table"
+
+
+@Parameter(name="*", group="Fields of every record")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Fields:
+    """What the records of one append share."""
+
+    key: Annotated[str | None, Parameter(help="Key, any text.")] = None
+    tag: Annotated[str | None, Parameter(help="Tag, for deletes by tag.")] = None
+    node: Annotated[str | None, Parameter(help="Who wrote it: that reader is spared it.")] = None
+    meta: Annotated[str | None, Parameter(help="Anything else, any text.")] = None
+
+
+@Parameter(name="*", group="How the topic keeps records")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TopicOptions:
+    """The configuration of a topic; what is not given stays as it is."""
+
+    durability: Annotated[
+        Durability | None, Parameter(help="When an append is acknowledged. New topics: disk.")
+    ] = None
+    ttl: Annotated[
+        str | None, Parameter(help="Drop older records: 500ms, 30s, 15m, 24h, 7d; 0 keeps them.")
+    ] = None
+    cap_records: Annotated[int | None, Parameter(help="Keep so many records; 0 is no cap.")] = None
+    cap_bytes: Annotated[
+        str | None, Parameter(help="Keep so many bytes: 4096, 64KiB, 10MiB, 1GiB; 0 is no cap.")
+    ] = None
+    discard: Annotated[
+        Discard | None, Parameter(help="What gives way at a cap: old records, or the append.")
+    ] = None
+    idempotency_window: Annotated[
+        str | None, Parameter(help="How long an idempotency key is remembered. New topics: 2m.")
+    ] = None
+    dedupe_node: Annotated[
+        bool | None, Parameter(help="Whether a reader that names its node is spared its records.")
+    ] = None
+
+    def given(self) -> dict[str, object]:
+        """The options that were given, by the names of ``TopicConfig``."""
+        chosen = {
+            "durability": self.durability,
+            "ttl_ms": None if self.ttl is None else milliseconds(self.ttl),
+            "cap_records": self.cap_records,
+            "cap_bytes": None if self.cap_bytes is None else byte_count(self.cap_bytes),
+            "discard": self.discard,
+            "idempotency_window_ms": None
+            if self.idempotency_window is None
+            else milliseconds(self.idempotency_window),
+            "dedupe_node": self.dedupe_node,
+        }
+        return {name: value for name, value in chosen.items() if value is not None}
+
+
+TARGET = Target()
+NO_FIELDS = Fields()
+NOTHING_GIVEN = TopicOptions()
+
+
+def milliseconds(text: str) -> int:
+    """A duration such as 500ms, 30s, 15m, 24h, 7d; a bare number is milliseconds."""
+    return _quantity(text, _UNITS_MS, "a duration", "500ms, 30s, 15m, 24h, 7d")
+
+
+def byte_count(text: str) -> int:
+    """A size such as 64KiB or 10MiB; a bare number is bytes."""
+    return _quantity(text, _UNITS_BYTES, "a size", "4096, 64KiB, 10MiB, 1GiB")
+
+
+def microseconds(text: str) -> int:
+    """A moment as microseconds since 1970: ISO 8601 (UTC unless it says otherwise), or a number."""
+    if text.lstrip("-").isdigit():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise Invalid(
+            f"{text!r} is not a time: write it as 2026-03-28T14:05:00Z, or in microseconds"
+        ) from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - EPOCH) // timedelta(microseconds=1)
+
+
+def _quantity(text: str, units: dict[str, int], what: str, examples: str) -> int:
+    found = _QUANTITY.fullmatch(text)
+    unit = units.get(found[2].lower()) if found else None
+    if found is None or unit is None:
+        raise Invalid(f"{text!r} is not {what}: write it as one of {examples}")
+    return round(float(found[1]) * unit) if "." in found[1] else int(found[1]) * unit

@@ -1,0 +1,60 @@
+"""A progress bar on stderr: only on a terminal, and only for work that takes a while."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+_PATIENCE_S = 0.5
+
+
+class Bar:
+    """Shows how far something is. Owned by one thread; use it as a context manager."""
+
+    def __init__(self) -> None:
+        self._wanted = sys.stderr.isatty()
+        self._begun = time.monotonic()
+        self._progress: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def show(self, what: str, done: int, total: int | None) -> None:
+        """Work of this name is so far; None when its end is not known."""
+        if not self._wanted or time.monotonic() - self._begun < _PATIENCE_S:
+            return
+        if self._progress is None:
+            self._progress = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._progress.start()
+        task = self._tasks.get(what)
+        if task is None:
+            task = self._tasks[what] = self._progress.add_task(what, total=total)
+        self._progress.update(task, completed=done, total=total)

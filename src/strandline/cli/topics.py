@@ -1,0 +1,210 @@
+"""``strandline topic``: list, create, show, alter, delete and trim."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from strandline.cli import cells
+from strandline.cli.cells import Row, row_of
+from strandline.cli.opening import find_topic, open_to_read, open_to_write, read_again
+from strandline.cli.options import NOTHING_GIVEN, TARGET, Flag, Target, TopicOptions
+from strandline.cli.output import output
+from strandline.errors import Invalid
+from strandline.store import Store
+from strandline.topic.topic import TopicStatistics
+
+_LISTED_AT_ONCE = 1000
+PLACE = 10  # among the commands of the help page
+app = App(name="topic", help="List, create, show, alter, delete and trim topics.", sort_key=PLACE)
+
+
+@app.command(name="list")
+def list_topics(
+    prefix: str = "",
+    /,
+    *,
+    target: Target = TARGET,
+) -> None:
+    """List the topics.
+
+    Parameters
+    ----------
+    prefix
+        Only topics whose name begins so.
+    """
+    out = output(target.output)
+    with open_to_read(target.store) as store:
+        names = store.topics(prefix)
+        for first in range(0, len(names), _LISTED_AT_ONCE):
+            some = names[first : first + _LISTED_AT_ONCE]
+            out.rows([_listed(_statistics(store, name)) for name in some])
+    out.end()
+
+
+@app.command
+def create(
+    topic: str,
+    /,
+    *,
+    options: TopicOptions = NOTHING_GIVEN,
+    target: Target = TARGET,
+) -> None:
+    """Create a topic, and the store if there is none.
+
+    Parameters
+    ----------
+    topic
+        Name of the topic: letters, digits and . _ : -
+    """
+    with open_to_write(target.store, create=True) as store:
+        made = store.create_topic(topic, **options.given())
+        output(target.output).one(_shown(made.statistics()))
+
+
+@app.command
+def show(
+    topic: str,
+    /,
+    *,
+    target: Target = TARGET,
+) -> None:
+    """Show a topic's numbers and its configuration.
+
+    Parameters
+    ----------
+    topic
+        Name of the topic.
+    """
+    with open_to_read(target.store) as store:
+        output(target.output).one(_shown(_statistics(store, topic)))
+
+
+@app.command
+def alter(
+    topic: str,
+    /,
+    *,
+    options: TopicOptions = NOTHING_GIVEN,
+    target: Target = TARGET,
+) -> None:
+    """Change how a topic keeps its records, from here on.
+
+    Parameters
+    ----------
+    topic
+        Name of the topic.
+    """
+    given = options.given()
+    if not given:
+        raise Invalid("say what to alter: --durability, --ttl, --cap-records, --cap-bytes, …")
+    with open_to_write(target.store, create=False) as store:
+        found = find_topic(store, topic)
+        found.alter(**given)
+        output(target.output).one(_shown(found.statistics()))
+
+
+@app.command
+def delete(
+    topic: str,
+    /,
+    *,
+    if_empty: Flag = False,
+    yes: Annotated[Flag, Parameter(name=["--yes", "-y"])] = False,
+    target: Target = TARGET,
+) -> None:
+    """Delete a topic with all its records. On a terminal it asks first.
+
+    Parameters
+    ----------
+    topic
+        Name of the topic.
+    if_empty
+        Refuse when it has records.
+    yes
+        Do not ask.
+    """
+    with open_to_write(target.store, create=False) as store:
+        statistics = find_topic(store, topic).statistics()
+        if statistics.count and not (yes or if_empty):
+            _ask(f"Delete topic {topic!r} and its {statistics.count} records?")
+        store.delete_topic(topic, if_empty=if_empty)
+        done = {"topic": topic, "deleted": True, "records": statistics.count}
+        output(target.output).one(Row(done, {name: cells.text(it) for name, it in done.items()}))
+
+
+@app.command
+def trim(
+    topic: str,
+    /,
+    *,
+    before: int | None = None,
+    match: str | None = None,
+    target: Target = TARGET,
+) -> None:
+    """Delete records of a topic for good.
+
+    Parameters
+    ----------
+    topic
+        Name of the topic.
+    before
+        Delete the records below this seq.
+    match
+        Delete the records with this tag; `eu*` for every tag that begins so.
+    """
+    if before is None and match is None:
+        raise Invalid("say what to delete: --before SEQ, --match TAG, or both")
+    with open_to_write(target.store, create=False) as store:
+        done = find_topic(store, topic).delete(before=before, match=match)
+        output(target.output).one(row_of(done))
+
+
+def _ask(question: str) -> None:
+    """Let a person at a terminal think again."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Invalid("nothing was deleted")
+
+
+def _statistics(store: Store, name: str) -> TopicStatistics:
+    return read_again(store, lambda: find_topic(store, name).statistics())
+
+
+def _listed(statistics: TopicStatistics) -> Row:
+    config = statistics.config
+    caps = [f"{config.cap_records} records"] if config.cap_records else []
+    caps += [cells.size(config.cap_bytes)] if config.cap_bytes else []
+    columns = {
+        "topic": statistics.name,
+        "records": str(statistics.count),
+        "earliest": str(statistics.earliest_seq),
+        "head": str(statistics.head_seq),
+        "size": cells.size(statistics.payload_bytes),
+        "durability": config.durability,
+        "ttl": cells.duration(config.ttl_ms),
+        "cap": ", ".join(caps) or "-",
+        "newest": cells.moment(statistics.last_ts) if statistics.last_ts else "-",
+    }
+    return Row(row_of(statistics).json, columns)
+
+
+def _shown(statistics: TopicStatistics) -> Row:
+    row = row_of(
+        statistics,
+        epoch=cells.moment(statistics.epoch),
+        payload_bytes=f"{statistics.payload_bytes} ({cells.size(statistics.payload_bytes)})",
+        last_ts=cells.moment(statistics.last_ts) if statistics.last_ts else "-",
+    )
+    config = row_of(
+        statistics.config,
+        ttl_ms=cells.duration(statistics.config.ttl_ms),
+        idempotency_window_ms=cells.duration(statistics.config.idempotency_window_ms),
+    )
+    renamed = {name.removesuffix("_ms"): cell for name, cell in config.cells.items()}
+    del row.cells["config"]
+    return Row(row.json, row.cells | renamed)

@@ -1,0 +1,89 @@
+"""Hypothesis strategies for what a caller can give to a topic, and for what a disk can give back.
+
+Few distinct tags, nodes and keys, so that deletes, filters and repeated keys meet each other.
+Payloads like zeros: a sector of them is what the log must be able to tell from a torn write.
+"""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from strandline.settings import TopicConfig
+from strandline.testing.model import Values
+
+TAGS = ("", "eu", "eu-1", "eu-2", "us", "ü", "*")
+NODES = ("", "n1", "n2")
+MATCHES = ("eu", "eu*", "eu-1", "u*", "ü", "*", "nothing")
+
+
+def payloads(size_max: int = 64) -> st.SearchStrategy[bytes]:
+    """The data of a record: often empty, often zeros, sometimes a few sectors long."""
+    zeros = st.integers(0, 4 * size_max).map(bytes)
+    return st.one_of(st.binary(max_size=size_max), zeros)
+
+
+def values(size_max: int = 64) -> st.SearchStrategy[Values]:
+    """One record with any of its fields absent, empty or filled."""
+    small = st.binary(max_size=size_max)
+    return st.builds(
+        Values,
+        data=payloads(size_max),
+        key=st.none() | small,
+        tag=st.none() | st.sampled_from(TAGS),
+        node=st.none() | st.sampled_from(NODES),
+        meta=st.none() | small,
+    )
+
+
+def batches(
+    size_max: int = 64, *, count_max: int = 20, count_min: int = 1
+) -> st.SearchStrategy[list[Values]]:
+    """Records for one append."""
+    return st.lists(values(size_max), min_size=count_min, max_size=count_max)
+
+
+def idempotency_keys() -> st.SearchStrategy[bytes]:
+    """Few keys, so that they come again."""
+    return st.sampled_from((b"k1", b"k2", b"\0" * 256))
+
+
+def limits() -> st.SearchStrategy[dict[str, object]]:
+    """Topic options that make records go, or refuse them; 0 takes a limit off."""
+    return st.fixed_dictionaries(
+        {},
+        optional={
+            "cap_records": st.sampled_from((0, 1, 3, 10, 30)),
+            "cap_bytes": st.sampled_from((0, 1, 100, 1000, 4000)),
+            "ttl_ms": st.sampled_from((0, 1, 1000, 60_000)),
+            "discard": st.sampled_from(("old", "reject")),
+            "idempotency_window_ms": st.sampled_from((0, 1000, 120_000)),
+            "dedupe_node": st.booleans(),
+        },
+    )
+
+
+def configs() -> st.SearchStrategy[TopicConfig]:
+    """Any configuration of a topic."""
+    any_size = st.integers(0, 2**40)
+    return st.builds(
+        TopicConfig,
+        durability=st.sampled_from(("ephemeral", "memory", "disk", "fsync")),
+        ttl_ms=any_size,
+        cap_records=any_size,
+        cap_bytes=any_size,
+        discard=st.sampled_from(("old", "reject")),
+        idempotency_window_ms=any_size,
+        dedupe_node=st.booleans(),
+    )
+
+
+@st.composite
+def garbled(draw: st.DrawFn, whole: bytes) -> bytes:
+    """Bytes that were once whole: cut short, some bits flipped, or some bytes behind them."""
+    data = bytearray(whole)
+    for _ in range(draw(st.integers(0, 3))):
+        place = draw(st.integers(0, max(0, len(data) * 8 - 1)))
+        if data:
+            data[place // 8] ^= 1 << place % 8
+    kept = draw(st.integers(0, len(data)) | st.just(len(data)))
+    return bytes(data[:kept]) + draw(st.binary(max_size=16))
