@@ -13,7 +13,7 @@ import msgspec
 
 from bench import appending, reading, scaling
 from bench.measure import Figure
-from bench.peers import Peers
+from bench.peers import Peers, warm_up
 from strandline.env.process import tune_for_throughput
 
 
@@ -37,6 +37,7 @@ def main() -> None:
 
 def _run(folder: Path, only: str | None, scale: float) -> list[Figure]:
     print("measuring the limits of this machine ...", flush=True)
+    warm_up(folder)
     peers = Peers(folder)
     figures = [
         Figure(name="limit: pwrite of 256 KiB", value=peers.pwrite_bytes / 1e9, unit="GB/s"),

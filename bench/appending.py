@@ -12,17 +12,28 @@ import pyarrow as pa
 import strandline
 from bench.measure import Figure, percentile, rate
 from bench.peers import RECORD, Peers
-from strandline import Settings, WalSettings
+from bench.settings import LAZY, SUSTAINED
 
 MANY = [RECORD] * 1000
-SETTINGS = Settings(wal=WalSettings(file_size_first=64 << 20))
 
 
 def run(folder: Path, peers: Peers, *, scale: float) -> list[Figure]:
-    with strandline.open(str(folder / "append"), settings=SETTINGS) as store:
+    with strandline.open(str(folder / "append"), settings=LAZY) as store:
         figures = _page_cache(store, peers, scale)
-    with strandline.open(str(folder / "durable"), settings=SETTINGS) as store:
+    with strandline.open(str(folder / "durable"), settings=LAZY) as store:
         figures += _durable(store, peers, scale)
+    with strandline.open(str(folder / "sustained"), settings=SUSTAINED) as store:
+        topic = store.topic("many")
+        speed = rate(lambda: _append_many(topic, int(1000 * scale)), rounds=3)
+        figures.append(
+            Figure(
+                name="append_many(1000) disk, checkpoints running",
+                value=speed,
+                unit="rec/s",
+                peer="SQLite executemany(1000)",
+                ratio=speed / peers.sqlite_many,
+            )
+        )
     return figures
 
 

@@ -12,15 +12,10 @@ import pyarrow as pa
 import strandline
 from bench.measure import Figure, rate
 from bench.peers import RECORD, Peers
-from strandline import SegmentSettings, Settings, WalSettings
+from bench.settings import LAZY
 from strandline.env.disk import OsDisk
 from strandline.topic import recover, system
 from strandline.topic.layout import Layout
-
-LAZY = Settings(
-    wal=WalSettings(file_size_first=64 << 20),
-    segment=SegmentSettings(checkpoint_bytes=1 << 40, checkpoint_interval_s=1e9),
-)
 
 
 def run(folder: Path, peers: Peers, *, scale: float) -> list[Figure]:

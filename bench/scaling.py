@@ -8,7 +8,7 @@ from pathlib import Path
 import strandline
 from bench.measure import Figure, rate
 from bench.peers import RECORD
-from bench.reading import LAZY
+from bench.settings import LAZY
 
 
 def run(folder: Path, *, scale: float) -> list[Figure]:

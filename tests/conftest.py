@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.mutants.catalogue import plant
+
 settings.register_profile("default", derandomize=False, deadline=None, print_blob=True)
 settings.register_profile(
     "ci",
@@ -16,6 +18,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],  # speaks of the machine, not of the code
 )
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "default")
+
+if "STRANDLINE_MUTANT" in os.environ:
+    plant(os.environ["STRANDLINE_MUTANT"])  # this run must fail: tests/mutants
 
 
 @pytest.fixture

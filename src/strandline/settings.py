@@ -15,6 +15,9 @@ KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
 
+OPTION_MAX = 2**53
+"""The largest number in a topic's options: in microseconds it still fits where times are kept."""
+
 Durability = Literal["ephemeral", "memory", "disk", "fsync"]
 Discard = Literal["old", "reject"]
 Compression = Literal["none", "zstd"]
@@ -158,6 +161,6 @@ def topic_config(base: TopicConfig, options: dict[str, object]) -> TopicConfig:
     except msgspec.ValidationError as error:
         raise Invalid(f"bad topic option: {error}") from error
     for name in ("ttl_ms", "cap_records", "cap_bytes", "idempotency_window_ms"):
-        if getattr(config, name) < 0:
-            raise Invalid(f"topic option {name} must not be negative")
+        if not 0 <= getattr(config, name) <= OPTION_MAX:
+            raise Invalid(f"topic option {name} is 0 to {OPTION_MAX}")
     return config

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 
 import msgspec
 
@@ -21,7 +22,7 @@ from strandline.settings import Settings, TopicConfig, topic_config
 from strandline.topic import reopen, retention, system
 from strandline.topic.checkpoint import Checkpointer
 from strandline.topic.layout import Layout
-from strandline.topic.recover import Progress, Recovered, recover
+from strandline.topic.recover import Progress, Recovered, recover, recover_beside_writer
 from strandline.topic.roots import Roots
 from strandline.topic.sealer import Sealer
 from strandline.topic.space import SpaceWatch
@@ -35,7 +36,6 @@ from strandline.wal.writer import Writer
 
 SHARDS_MAX = 64
 _TICK_S = 1.0
-_PREPARE_TICK_S = 0.02
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,6 +194,7 @@ class Store:
         disk = self._disk
         try:
             disk.make_dirs(self.path)
+            system.refuse_foreign(disk, self.path)
             content = f"{process.process_id()} {disk.boot_id()}\n".encode()
             self._lock = disk.lock(self._layout.lock, content)
         except OSError as error:
@@ -218,14 +219,8 @@ class Store:
                 job.start()
 
     def _recover(self, store_id: bytes, progress: Progress) -> Recovered:
-        return recover(
-            self._disk,
-            self._layout,
-            store_id,
-            self._settings,
-            tolerate=self.readonly,
-            progress=progress,
-        )
+        walk = recover_beside_writer if self.readonly else recover
+        return walk(self._disk, self._layout, store_id, self._settings, progress=progress)
 
     def _wire(self) -> None:
         found, layout, disk = self._found, self._layout, self._disk
@@ -235,8 +230,7 @@ class Store:
         for directory in (layout.meta, *(layout.shard(number) for number in range(wal.shards))):
             disk.make_dirs(directory)
         for log in found.logs.values():
-            if not found.clean:
-                reopen.secure_tail(disk, log)
+            reopen.secure_tail(disk, log)
             reopen.set_aside_cut_files(disk, log)
         self._shards = [Shard(self._writer(number)) for number in range(wal.shards)]
         found.catalog.attach(self._shards)
@@ -285,24 +279,29 @@ class Store:
         )
 
     def _make_jobs(self) -> None:
+        interval_s = self._settings.wal.sync_interval_ms / 1000
         for shard in self._shards:
-            job = Job(
-                f"sync-{shard.number}",
-                shard.run_once,
-                self._clock,
-                interval_s=self._settings.wal.sync_interval_ms / 1000,
-                on_death=self._on_death,
-                kick=shard.committer.kick,
-            )
-            self._jobs.append(job)
-        for name, run_once, interval_s in (
-            ("prepare", self._prepare, _PREPARE_TICK_S),
-            ("checkpoint", self._checkpoint_if_due, _TICK_S),
-            ("retention", self._retain, _TICK_S),
-            ("space", self._space.run_once, _TICK_S),
-        ):
-            job = Job(name, run_once, self._clock, interval_s=interval_s, on_death=self._on_death)
-            self._jobs.append(job)
+            name = f"sync-{shard.number}"
+            self._add_job(name, shard.run_once, interval_s, shard.committer.kick)
+        for shard in self._shards:
+            writer = shard.writer
+            name = f"prepare-{shard.number}"
+            self._add_job(name, writer.prepare_spares, _TICK_S, writer.spare_wanted)
+        self._add_job("checkpoint", self._checkpoint_if_due, _TICK_S)
+        self._add_job("retention", self._retain, _TICK_S)
+        self._add_job("space", self._space.run_once, _TICK_S)
+
+    def _add_job(
+        self,
+        name: str,
+        run_once: Callable[[], None],
+        interval_s: float,
+        kick: threading.Event | None = None,
+    ) -> None:
+        job = Job(
+            name, run_once, self._clock, interval_s=interval_s, on_death=self._on_death, kick=kick
+        )
+        self._jobs.append(job)
 
     def _on_death(self, reason: str) -> None:
         """A job died: nothing that needs it may go on waiting."""
@@ -310,11 +309,6 @@ class Store:
         for shard in self._shards:
             shard.writer.poison(reason)
             shard.committer.fail_waiters()
-
-    def _prepare(self) -> None:
-        for shard in self._shards:
-            if shard.writer.wants_spare():
-                shard.writer.add_spare()
 
     def _checkpoint_if_due(self) -> None:
         if self._checkpointer.is_due():
@@ -333,10 +327,9 @@ class Store:
         for job in self._jobs[len(self._shards) :]:
             job.stop()
         try:
-            synced = {}
             for shard in self._shards:
                 self._close_shard(shard)
-                synced[shard.number] = shard.committer.synced
+            synced = {shard.number: shard.committer.synced for shard in self._shards}
             self._layout.write_closed(self._disk, synced)
         except (OSError, StrandlineError) as error:
             # The store is released either way; what was acknowledged is on the log.
@@ -348,13 +341,16 @@ class Store:
                 job.stop()
 
     def _close_shard(self, shard: Shard) -> None:
-        shard.flush()
+        """Take no more records on a shard, make durable what it has taken, and say so."""
         writer = shard.writer
         writer.acquire()
         try:
+            shard.flush_nowait()
+            writer.turn_away(Closed("the store is closed: open it again"))
             for state in self._found.catalog.states():
                 ephemeral = state.config.durability == "ephemeral"
-                if ephemeral and state.shard == shard.number and state.memory is not None:
+                reserved = state.memory is not None or state.ceiling >= state.next_seq
+                if ephemeral and state.shard == shard.number and reserved:
                     reopen.forget_ephemeral(state, shard)
         finally:
             writer.release()
@@ -372,6 +368,7 @@ class Store:
         return Topic(state, shard, self._reader, self._clock, self._settings.limits)
 
     def _reader(self) -> Reader:
+        self._check()
         return self._found.reader()
 
     def _check(self) -> None:

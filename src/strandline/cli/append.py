@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from strandline.cli.cells import Row
+from strandline.cli.cells import Made
 from strandline.cli.opening import open_to_write
 from strandline.cli.options import NO_FIELDS, TARGET, Fields, Flag, Target
 from strandline.cli.output import JsonLinesOutput, Output, output
@@ -97,8 +97,11 @@ def append(
                     idempotency_key=_bytes(idempotency_key),
                 )
                 appender.add(appended)
-        finally:
-            appender.end()
+        except BaseException:
+            if appender.records:
+                appender.end()
+            raise
+        appender.end()
 
 
 class _Appender:
@@ -108,19 +111,19 @@ class _Appender:
         self.topic = topic
         self._out = out
         self._per_batch = isinstance(out, JsonLinesOutput)
-        self._records = 0
+        self.records = 0
         self._first: int | None = None
         self._last: int | None = None
         self._deduped = False
 
     def add(self, appended: Appended) -> None:
-        self._records += appended.last_seq - appended.first_seq + 1
+        self.records += appended.last_seq - appended.first_seq + 1
         self._first = self._first or appended.first_seq
         self._last = appended.last_seq
         self._deduped = appended.deduped
         if self._per_batch:
             self._print()
-            self._records, self._first = 0, None
+            self.records, self._first = 0, None
 
     def end(self) -> None:
         if not self._per_batch:
@@ -129,13 +132,13 @@ class _Appender:
     def _print(self) -> None:
         summary = Summary(
             topic=self.topic.name,
-            records=self._records,
+            records=self.records,
             first_seq=self._first,
             last_seq=self._last,
             head_seq=self.topic.head_seq,
             deduped=self._deduped,
         )
-        self._out.one(Row(msgspec.to_builtins(summary), _cells(summary)))
+        self._out.one(Made(msgspec.to_builtins(summary), _cells(summary)))
 
 
 def _cells(summary: Summary) -> dict[str, str]:

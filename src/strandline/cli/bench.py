@@ -6,8 +6,10 @@ something about Strandline. ``make bench`` measures thoroughly.
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
+import statistics
 import tempfile
 import threading
 import time
@@ -17,22 +19,25 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
-from strandline.cli.cells import Row
+from strandline.cli.cells import Made
 from strandline.cli.options import Shape
 from strandline.cli.output import output
 from strandline.cli.progress import Bar
 from strandline.errors import Invalid
+from strandline.settings import MIB, SegmentSettings, Settings, WalSettings
 from strandline.store import Store
+from strandline.topic.topic import Topic
 
-_RECORD = (
-    b"a record of one hundred bytes, neither long nor short, just like many that are kept:".ljust(
-        100, b"."
-    )
-)
+_RECORD = b"one hundred bytes, neither long nor short, like many that are kept".ljust(100, b".")
 _BATCH = 1000
-_RAW_SIZE = 64 << 20
+_RAW_SIZE_MIN = 4 << 20
+_RAW_SIZE_MAX = 60 << 20
 _THREADS = 16
 _KINDS = 5
+_ROUNDS = 5
+_PAGE = 10_000
+_RECORDS_MAX = 100_000
+_FRAME_SIZE = 200  # more than a record takes in the log
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,22 +88,36 @@ def bench(
 def _measure(folder: str, seconds: float) -> Iterator[Measured]:
     raw = _Raw(folder, seconds)
     batch = [_RECORD] * _BATCH
+    one = _append(f"{folder}/one", lambda topic: topic.append(_RECORD), 1, seconds)
+    yield _beside("append, 1 record", one, "pwrite of 100 B", raw.write_one())
+    many = _append(f"{folder}/many", lambda topic: topic.append_many(batch), _BATCH, seconds)
+    yield _beside("append_many, 1000", many, "pwrite of 100 kB", raw.write_many() * _BATCH)
+    raw_sync = raw.write_and_sync()
     with Store(f"{folder}/store") as store:
-        disk, synced = store.topic("disk"), store.topic("fsync", durability="fsync")
-        one = rate(lambda: disk.append(_RECORD), seconds)
-        yield _beside("append, 1 record", one, "pwrite of 100 B", raw.write_one())
-        many = rate(lambda: disk.append_many(batch), seconds) * _BATCH
-        raw_many = raw.write_many() * _BATCH
-        yield _beside("append_many, 1000 records", many, "pwrite of 100 kB", raw_many)
-        raw_sync = raw.write_and_sync()
-        lone = rate(lambda: synced.append(_RECORD), seconds)
+        topic = store.topic("fsync", durability="fsync")
+        lone = rate(lambda: topic.append(_RECORD), seconds)
         yield _beside("append fsync, 1 thread", lone, "pwrite + fdatasync", raw_sync)
-        together = _threads_rate(lambda: synced.append(_RECORD), seconds)
+        together = _threads_rate(lambda: topic.append(_RECORD), seconds)
         name = f"append fsync, {_THREADS} threads"
         yield _beside(name, together, "pwrite + fdatasync", raw_sync)
-        cursor = iter(_cursors(disk.head_seq))
-        read = rate(lambda: disk.read(next(cursor), 10_000).data, seconds) * 10_000
-        yield _beside("read, pages of 10000", read, "pread of 1 MB", raw.read() * 10_000)
+    with Store(f"{folder}/many", readonly=True) as store:
+        topic = store.existing_topic("bench")
+        cursors = itertools.cycle(range(0, max(1, topic.head_seq - _PAGE), _PAGE))
+        pages = rate(lambda: topic.read(next(cursors), _PAGE).data, seconds)
+        records = pages * min(_PAGE, topic.head_seq)
+        yield _beside("read, pages of 10000", records, "pread of 1 MB", raw.read() * _PAGE)
+
+
+def _append(path: str, append: Callable[[Topic], object], records: int, seconds: float) -> float:
+    """Records per second, within one WAL file: not how fast the disk prepares the next one."""
+    times_max = max(1, int(_RECORDS_MAX * min(1.0, seconds)) // records)
+    file_size = MIB + (times_max + 1) * records * _FRAME_SIZE
+    wal = WalSettings(file_size_first=file_size, file_size_max=file_size)
+    segment = SegmentSettings(checkpoint_bytes=2 * file_size)
+    with Store(path, settings=Settings(wal=wal, segment=segment)) as store:
+        topic = store.topic("bench")
+        append(topic)
+        return rate(lambda: append(topic), seconds, times_max=times_max) * records
 
 
 class _Raw:
@@ -106,9 +125,11 @@ class _Raw:
 
     def __init__(self, folder: str, seconds: float) -> None:
         self._seconds = seconds
+        # As large as what is measured beside it, or all of it would stay in the processor's cache.
+        self._size = int(_RAW_SIZE_MAX * min(1.0, seconds)) + _RAW_SIZE_MIN
         self._path = f"{folder}/raw"
         with open(self._path, "wb") as file:
-            for _ in range(_RAW_SIZE >> 20):
+            for _ in range(self._size >> 20):
                 file.write(bytes(1 << 20))
             os.fsync(file.fileno())
 
@@ -127,7 +148,7 @@ class _Raw:
         return self._rate(len(_RECORD), act)
 
     def read(self) -> float:
-        size = len(_RECORD) * 10_000
+        size = len(_RECORD) * _PAGE
         return self._rate(size, lambda fd, at: os.pread(fd, size, at))
 
     def _rate(self, step: int, act: Callable[[int, int], object]) -> float:
@@ -137,7 +158,7 @@ class _Raw:
         def turn() -> None:
             nonlocal place
             act(fd, place)
-            place = (place + step) % (_RAW_SIZE - step)
+            place = (place + step) % (self._size - step)
 
         try:
             return rate(turn, self._seconds)
@@ -145,16 +166,18 @@ class _Raw:
             os.close(fd)
 
 
-def rate(act: Callable[[], object], seconds: float) -> float:
-    """How often per second something can be done."""
+def rate(act: Callable[[], object], seconds: float, *, times_max: int = 1 << 62) -> float:
+    """How often per second something can be done: the median of a few rounds."""
+    round_max = max(1, times_max // _ROUNDS)
+    return statistics.median(_round(act, seconds / _ROUNDS, round_max) for _ in range(_ROUNDS))
+
+
+def _round(act: Callable[[], object], seconds: float, times_max: int) -> float:
     begun = time.perf_counter()
-    until = begun + seconds
-    count, step = 0, 1
-    while (now := time.perf_counter()) < until:
-        for _ in range(step):
-            act()
-        count += step
-        step = max(1, min(1000, int(count / (now - begun + 1e-9) / 100)))
+    count = 0
+    while count < times_max and time.perf_counter() - begun < seconds:
+        act()
+        count += 1
     return count / (time.perf_counter() - begun)
 
 
@@ -170,12 +193,6 @@ def _threads_rate(act: Callable[[], object], seconds: float) -> float:
     return sum(rates)
 
 
-def _cursors(head: int) -> Iterator[int]:
-    """Cursors of pages through a topic, again and again."""
-    while True:
-        yield from range(0, max(1, head - 10_000), 10_000)
-
-
 def _beside(work: str, per_s: float, raw: str, raw_per_s: float) -> Measured:
     return Measured(
         work=work,
@@ -186,7 +203,7 @@ def _beside(work: str, per_s: float, raw: str, raw_per_s: float) -> Measured:
     )
 
 
-def _row(measured: Measured) -> Row:
+def _row(measured: Measured) -> Made:
     cells = {
         "work": measured.work,
         "records/s": f"{measured.per_s:,.0f}",
@@ -194,4 +211,4 @@ def _row(measured: Measured) -> Row:
         "raw/s": f"{measured.raw_per_s:,.0f}",
         "ratio": f"{measured.ratio:.2f}",
     }
-    return Row(msgspec.to_builtins(measured), cells)
+    return Made(msgspec.to_builtins(measured), cells)

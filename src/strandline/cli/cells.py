@@ -8,7 +8,9 @@ that a terminal could take for a command leaves here unescaped, and a record is 
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Protocol
 
 import msgspec
 
@@ -17,27 +19,52 @@ from strandline.record import Record, Tombstone
 from strandline.settings import GIB, KIB, MIB
 
 Json = dict[str, object]
+Cells = Mapping[str, str | None]
+"""The cells of a line by column; None where the thing has nothing to say."""
 
 
-class Row(msgspec.Struct, frozen=True):
-    """One thing in both shapes."""
+class Row(Protocol):
+    """One thing in both shapes; only the one that is asked for is made."""
+
+    @property
+    def json(self) -> Json: ...
+
+    @property
+    def cells(self) -> Cells: ...
+
+
+class Made(msgspec.Struct, frozen=True):
+    """A row whose shapes are ready."""
 
     json: Json
-    cells: dict[str, str]
+    cells: Cells
 
 
-def record_row(record: Record) -> Row:
-    """A record: the columns that it lacks are null in JSON and absent in the table."""
-    json: Json = {"seq": record.seq, "ts": record.ts}
-    cells = {"seq": str(record.seq), "time": moment(record.ts)}
-    for name in ("key", "tag", "node", "meta"):
-        value = getattr(record, name)
-        _put(json, name, value)
-        if value is not None:
-            cells[name] = plain(value)
-    _put(json, "data", record.data)
-    cells["data"] = plain(record.data)
-    return Row(json, cells)
+class RecordRow(msgspec.Struct, frozen=True):
+    """A record. A field that it lacks is null in JSON; one that all lack is no column."""
+
+    record: Record
+
+    @property
+    def json(self) -> Json:
+        record = self.record
+        json: Json = {"seq": record.seq, "ts": record.ts}
+        _put(json, "key", record.key)
+        json["tag"] = record.tag
+        json["node"] = record.node
+        _put(json, "meta", record.meta)
+        _put(json, "data", record.data)
+        return json
+
+    @property
+    def cells(self) -> Cells:
+        record = self.record
+        cells: dict[str, str | None] = {"seq": str(record.seq), "time": moment(record.ts)}
+        for name in ("key", "tag", "node", "meta"):
+            value = getattr(record, name)
+            cells[name] = None if value is None else plain(value)
+        cells["data"] = plain(record.data)
+        return cells
 
 
 def tombstone_row(gap: Tombstone) -> Row:
@@ -51,14 +78,30 @@ def tombstone_row(gap: Tombstone) -> Row:
         }
     }
     text = f"records {gap.gap_from} to {gap.gap_to} are gone ({gap.reason})"
-    return Row(json, {"notice": text})
+    return Made(json, {"notice": text})
 
 
-def row_of(value: msgspec.Struct, **cells: str) -> Row:
-    """Any of our structs; its fields as text, with better text for some."""
-    json = msgspec.to_builtins(value)
-    texts = {name: text(found) for name, found in json.items()}
-    return Row(json, texts | cells)
+def row_of(value: msgspec.Struct, cells: Cells | None = None, **more: object) -> Row:
+    """Any of our structs: its fields as they are, unless better text is given, and more of them."""
+    json: Json = {name: jsonable(getattr(value, name)) for name in value.__struct_fields__} | more
+    if cells is None:
+        cells = {name: text(found) for name, found in json.items()}
+    return Made(json, cells)
+
+
+def jsonable(value: object) -> object:
+    """A value as JSON with names: also structs that are stored as bare lists."""
+    if isinstance(value, msgspec.Struct):
+        tag = value.__struct_config__.tag
+        named = {name: jsonable(getattr(value, name)) for name in value.__struct_fields__}
+        return named if tag is None else {"type": tag, **named}
+    if isinstance(value, list | tuple):
+        return [jsonable(item) for item in value]
+    if isinstance(value, dict):
+        return {str(name): jsonable(item) for name, item in value.items()}
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return value
 
 
 def text(value: object) -> str:
@@ -72,7 +115,8 @@ def text(value: object) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(text(item) for item in value) or "-"
     if isinstance(value, dict):
-        return ", ".join(f"{name}={text(item)}" for name, item in value.items()) or "-"
+        items = ", ".join(f"{name}={text(item)}" for name, item in value.items())
+        return f"({items})" if items else "-"
     return plain(str(value))
 
 
@@ -101,9 +145,10 @@ def utf8(value: bytes) -> str | None:
 def moment(ts: int) -> str:
     """Microseconds as ISO 8601 in UTC."""
     try:
-        return (EPOCH + timedelta(microseconds=ts)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        found = EPOCH + timedelta(microseconds=ts)
     except OverflowError:
         return str(ts)
+    return found.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def size(count: int) -> str:
@@ -122,11 +167,9 @@ def duration(ms: int) -> str:
     return f"{ms}ms" if ms else "-"
 
 
-def _put(json: Json, name: str, value: bytes | str | None) -> None:
-    if isinstance(value, bytes):
-        decoded = utf8(value)
-        if decoded is None:
-            json[f"{name}_base64"] = base64.b64encode(value).decode()
-            return
-        value = decoded
-    json[name] = value
+def _put(json: Json, name: str, value: bytes | None) -> None:
+    decoded = None if value is None else utf8(value)
+    if value is not None and decoded is None:
+        json[f"{name}_base64"] = base64.b64encode(value).decode()
+    else:
+        json[name] = decoded

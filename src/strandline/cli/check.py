@@ -1,15 +1,106 @@
-"""``strandline inspect``, ``verify`` and ``repair``: what is in a store, and whether it is well."""
+"""``strandline verify`` and ``strandline repair``: whether a store is well, and making it so."""
 
-from strandline.cli.options import TARGET, Target
+from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 
-def inspect(*, target: Target = TARGET) -> None:
-    """x."""
+from strandline.cli import cells
+from strandline.cli.cells import Made, Row, row_of
+from strandline.cli.opening import must_exist
+from strandline.cli.options import TARGET, Flag, Target
+from strandline.cli.output import print_report
+from strandline.cli.progress import Bar
+from strandline.env.disk import OsDisk
+from strandline.errors import Corrupt
+from strandline.topic.repair import RepairReport, repair_store
+from strandline.topic.verify import Problem, VerifyReport, verify_store
 
 
 def verify(*, target: Target = TARGET) -> None:
-    """x."""
+    """Read and check everything in a store, and change nothing.
+
+    Works beside a process that writes. Exit code 3 when something is damaged.
+    """
+    path = os.path.abspath(target.store)
+    must_exist(path)
+    with Bar() as bar:
+        report = verify_store(OsDisk(), path, progress=bar.show)
+    facts = {
+        "store": cells.plain(path),
+        "in use": cells.text(report.in_use),
+        "read": f"{report.files} files, {cells.size(report.bytes_read)}",
+        "checked": f"{report.topics} topics, {report.frames} frames, {report.blocks} blocks, "
+        f"{report.records} records",
+        "result": "good" if report.ok else f"{len(report.problems)} problems",
+    }
+    lists: dict[str, Sequence[Row]] = {
+        "problems": _problem_rows(report.problems),
+        "notes": [row_of(note) for note in report.notes],
+    }
+    print_report(target.output, row_of(report, facts, ok=report.ok), lists)
+    if not report.ok:
+        raise _damaged(report)
 
 
-def repair(*, target: Target = TARGET) -> None:
-    """x."""
+def repair(*, dry_run: Flag = False, target: Target = TARGET) -> None:
+    """Give up what is damaged, keep the rest, and make the store open again.
+
+    Nothing is deleted: files that are taken out of use stay in the folder `damaged`.
+
+    Parameters
+    ----------
+    dry_run
+        Only say what a repair would do.
+    """
+    path = os.path.abspath(target.store)
+    must_exist(path)
+    with Bar() as bar:
+        report = repair_store(OsDisk(), path, dry_run=dry_run, progress=bar.show)
+    facts = {"store": cells.plain(path), "result": _outcome(report)}
+    lists: dict[str, Sequence[Row]] = {
+        "problems": _problem_rows(report.problems),
+        "records given up": [row_of(each) for each in report.lost],
+        "files moved": [row_of(each) for each in report.moved],
+        "files written": [Made({}, {"path": cells.plain(each)}) for each in report.written],
+        "notes": [Made({}, {"note": cells.plain(each)}) for each in report.notes],
+    }
+    print_report(target.output, row_of(report, facts, healthy=report.healthy), lists)
+
+
+def _problem_rows(problems: Sequence[Problem]) -> list[Row]:
+    return [
+        Made(
+            {},
+            {
+                "kind": problem.kind,
+                "path": cells.plain(problem.path),
+                "byte": str(problem.offset),
+                "topic": problem.topic,
+                "seqs": None
+                if problem.first_seq is None
+                else f"{problem.first_seq} to {problem.last_seq}",
+                "reason": cells.plain(problem.reason),
+            },
+        )
+        for problem in problems
+    ]
+
+
+def _outcome(report: RepairReport) -> str:
+    if report.healthy:
+        return "nothing to repair"
+    records = sum(lost.last_seq - lost.first_seq + 1 for lost in report.lost)
+    bound = "" if all(lost.exact for lost in report.lost) else "at most "
+    if report.dry_run:
+        return f"a repair would give up {bound}{records} records"
+    return f"repaired; {bound}{records} records were given up"
+
+
+def _damaged(report: VerifyReport) -> Corrupt:
+    first = report.problems[0]
+    more = len(report.problems) - 1
+    reason = first.reason + (f" (and {more} more problems)" if more else "")
+    error = Corrupt(reason, path=first.path, offset=first.offset)
+    error.add_note("`strandline repair --dry-run` tells what a repair would give up")
+    return error

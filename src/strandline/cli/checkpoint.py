@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from strandline.cli.cells import Row
+from strandline.cli.cells import Made
 from strandline.cli.opening import open_to_write
 from strandline.cli.options import TARGET, Target
 from strandline.cli.output import output
@@ -20,7 +20,7 @@ def checkpoint(*, target: Target = TARGET) -> None:
         store.checkpoint()
         seconds = round(time.monotonic() - begun, 3)
         topics = len(store.topics())
-        row = Row(
+        row = Made(
             {"checkpointed": True, "topics": topics, "seconds": seconds},
             {"checkpointed": "yes", "topics": str(topics), "seconds": f"{seconds:.3f}"},
         )

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from cyclopts import App
 
-from strandline.cli import append, bench, check, checkpoint, failures, read, topics
+from strandline.cli import append, bench, check, checkpoint, failures, inspect, read, topics
 from strandline.env import process
 
 Command = Callable[..., int | None]
@@ -24,7 +24,7 @@ def make_app() -> App:
         suppress_keyboard_interrupt=False,
     )
     records: list[Command] = [append.append, read.read, read.tail]
-    care: list[Command] = [check.inspect, check.verify, check.repair]
+    care: list[Command] = [inspect.inspect, check.verify, check.repair]
     care += [checkpoint.checkpoint, bench.bench]
     for place, command in enumerate(records):
         app.command(command, sort_key=place)

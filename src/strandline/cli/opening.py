@@ -18,6 +18,7 @@ from strandline.errors import Closed, NotAStore, UnknownTopic
 from strandline.store import Store
 from strandline.topic.topic import Topic
 
+_OWN_NAMES = {"SYSTEM", "wal", "meta", "segments"}
 _LOOKS_MAX = 5
 _PAUSE_S = 0.05
 
@@ -32,12 +33,17 @@ def open_to_read(path: str) -> Store:
 
 def open_to_write(path: str, *, create: bool) -> Store:
     """A store for writing; one that does not exist is made only when the command may."""
-    if not create and not os.path.exists(path):
-        raise NotAStore(f"there is no store at {path}")
-    if not create and os.path.isdir(path) and not os.listdir(path):
-        raise NotAStore(f"{path} is an empty directory, not a store")
+    if not create:
+        must_exist(path)
     with Bar() as bar:
         return Store(path, progress=bar.show)
+
+
+def must_exist(path: str) -> None:
+    """Refuse a directory that holds no store, before anything is put into it."""
+    names = os.listdir(path) if os.path.isdir(path) else []
+    if not _OWN_NAMES.intersection(names):
+        raise NotAStore(f"{path} is not a store")
 
 
 def find_topic(store: Store, name: str) -> Topic:

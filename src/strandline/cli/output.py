@@ -8,7 +8,7 @@ columns than the one before gets a header of its own. JSON is one value, jsonl o
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -17,9 +17,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from strandline.cli.cells import Row
+from strandline.cli.cells import Cells, Row
 from strandline.cli.options import Shape
 
+_LISTED_MAX = 20
 _encoder = msgspec.json.Encoder()
 
 
@@ -50,6 +51,19 @@ def output(shape: Shape, *, live: bool = False) -> Output:
     if shape == "jsonl":
         return JsonLinesOutput()
     return TerminalOutput() if sys.stdout.isatty() and not live else PlainOutput()
+
+
+def print_report(shape: Shape, facts: Row, lists: Mapping[str, Sequence[Row]]) -> None:
+    """Facts, and in a table the lists behind them, cut short: JSON has those inside, whole."""
+    output(shape).one(facts)
+    if shape != "table":
+        return
+    for name, rows in lists.items():
+        if rows:
+            more = f" (the first {_LISTED_MAX} of {len(rows)})" if len(rows) > _LISTED_MAX else ""
+            sys.stdout.write(f"\n{name}{more}\n")
+            sys.stdout.flush()
+            output(shape).rows(rows[:_LISTED_MAX])
 
 
 class JsonOutput:
@@ -100,15 +114,17 @@ class PlainOutput:
     def rows(self, rows: Sequence[Row]) -> None:
         if not rows:
             return
-        names = column_names(rows)
-        if names != list(self._widths):
+        lines = [row.cells for row in rows]
+        names = column_names(lines)
+        known = names == list(self._widths)
+        if not known:
             self._widths = {name: len(name) for name in names}
-            self._fit(rows)
+        for name, width in self._widths.items():
+            self._widths[name] = max(width, *(len(_shown(cells[name])) for cells in lines))
+        if not known:
             self._line({name: name.upper() for name in names})
-        else:
-            self._fit(rows)
-        for row in rows:
-            self._line(row.cells)
+        for cells in lines:
+            self._line(cells)
         sys.stdout.flush()
 
     def notice(self, row: Row) -> None:
@@ -116,20 +132,16 @@ class PlainOutput:
         sys.stdout.flush()
 
     def one(self, row: Row) -> None:
-        width = max(map(len, row.cells))
-        for name, cell in row.cells.items():
-            sys.stdout.write(f"{name.ljust(width)}  {cell}\n")
+        cells = row.cells
+        width = max(map(len, cells))
+        for name, cell in cells.items():
+            sys.stdout.write(f"{name.ljust(width)}  {_shown(cell)}\n")
 
     def end(self) -> None:
         pass
 
-    def _fit(self, rows: Sequence[Row]) -> None:
-        for name, width in self._widths.items():
-            widest = max(len(row.cells.get(name, "-")) for row in rows)
-            self._widths[name] = max(width, widest)
-
-    def _line(self, cells: dict[str, str]) -> None:
-        texts = [cells.get(name, "-").ljust(width) for name, width in self._widths.items()]
+    def _line(self, cells: Cells) -> None:
+        texts = [_shown(cells[name]).ljust(width) for name, width in self._widths.items()]
         sys.stdout.write("  ".join(texts).rstrip() + "\n")
 
 
@@ -143,7 +155,8 @@ class TerminalOutput:
     def rows(self, rows: Sequence[Row]) -> None:
         if not rows:
             return
-        names = column_names(rows)
+        lines = [row.cells for row in rows]
+        names = column_names(lines)
         table = Table(
             box=box.SIMPLE_HEAD,
             pad_edge=False,
@@ -152,8 +165,8 @@ class TerminalOutput:
         )
         for name in names:
             table.add_column(name, overflow="fold", style="cyan" if name == names[0] else "")
-        for row in rows:
-            table.add_row(*(Text(row.cells.get(name, "-")) for name in names))
+        for cells in lines:
+            table.add_row(*(Text(_shown(cells[name])) for name in names))
         self._console.print(table)
         self._names = names
 
@@ -163,25 +176,20 @@ class TerminalOutput:
     def one(self, row: Row) -> None:
         table = Table.grid(padding=(0, 2))
         for name, cell in row.cells.items():
-            table.add_row(Text(name, style="bold"), Text(cell))
+            table.add_row(Text(name, style="bold"), Text(_shown(cell)))
         self._console.print(table)
 
     def end(self) -> None:
         pass
 
 
-def column_names(rows: Sequence[Row]) -> list[str]:
-    """The columns that some row has, in the order in which the fullest rows have them."""
-    names: list[str] = []
-    for row in rows:
-        place = 0
-        for name in row.cells:
-            if name in names:
-                place = names.index(name) + 1
-            else:
-                names.insert(place, name)
-                place += 1
-    return names
+def column_names(lines: Sequence[Cells]) -> list[str]:
+    """The columns in which some line has something to say."""
+    return [name for name in lines[0] if any(cells[name] is not None for cells in lines)]
+
+
+def _shown(cell: str | None) -> str:
+    return "-" if cell is None else cell
 
 
 def _json(row: Row) -> str:

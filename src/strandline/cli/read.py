@@ -13,7 +13,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from strandline.cli.cells import Row, record_row, tombstone_row
+from strandline.cli.cells import RecordRow, Row, tombstone_row
 from strandline.cli.opening import find_topic, open_to_read, read_again, refresh
 from strandline.cli.options import TARGET, Flag, Target, microseconds
 from strandline.cli.output import Output, output
@@ -63,9 +63,9 @@ def read(
     with open_to_read(target.store) as store:
         if start is not None:
             after = read_again(store, lambda: find_topic(store, topic).cursor_at(start))
-        cursor = _Cursor(store, topic, after or 0, node)
+        cursor = Cursor(store, topic, after or 0, node)
         left = limit
-        while left:
+        while left > 0:
             page = cursor.turn(_PAGE if everything else min(left, _PAGE))
             _print(out, page)
             left -= 0 if everything else len(page)
@@ -104,7 +104,7 @@ def tail(
     out = output(target.output, live=follow)
     with open_to_read(target.store) as store:
         records, cursor = _newest(store, topic, count, node)
-        out.rows([record_row(record) for record in records])
+        out.rows([RecordRow(record) for record in records])
         try:
             if follow:
                 _follow(store, cursor, out)
@@ -112,7 +112,7 @@ def tail(
             out.end()
 
 
-class _Cursor:
+class Cursor:
     """A place in a topic of a store that somebody else may be writing."""
 
     def __init__(self, store: Store, topic: str, after: int, node: str | None) -> None:
@@ -139,14 +139,14 @@ class _Cursor:
         return page
 
 
-def _newest(store: Store, name: str, count: int, node: str | None) -> tuple[list[Record], _Cursor]:
+def _newest(store: Store, name: str, count: int, node: str | None) -> tuple[list[Record], Cursor]:
     """The last records that are still there, and the cursor behind them."""
     statistics = read_again(store, lambda: find_topic(store, name).statistics())
     head, earliest = statistics.head_seq, statistics.earliest_seq
     span = count
     while True:
         after = max(head - span, earliest - 1, 0) if count else head
-        cursor = _Cursor(store, name, after, node)
+        cursor = Cursor(store, name, after, node)
         records: list[Record] = []
         while cursor.after < head:
             records += cursor.turn(_PAGE).records
@@ -155,7 +155,7 @@ def _newest(store: Store, name: str, count: int, node: str | None) -> tuple[list
         span = span * 4
 
 
-def _follow(store: Store, cursor: _Cursor, out: Output) -> None:
+def _follow(store: Store, cursor: Cursor, out: Output) -> None:
     pause = _POLL_S
     while True:
         page = cursor.turn(_PAGE)
@@ -171,6 +171,6 @@ def _follow(store: Store, cursor: _Cursor, out: Output) -> None:
 def _print(out: Output, page: Page) -> None:
     if page.tombstone is not None:
         out.notice(tombstone_row(page.tombstone))
-    rows: list[Row] = [record_row(record) for record in page.records]
+    rows: list[Row] = [RecordRow(record) for record in page.records]
     if rows:
         out.rows(rows)

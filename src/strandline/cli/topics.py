@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from strandline.cli import cells
-from strandline.cli.cells import Row, row_of
+from strandline.cli.cells import Made, Row, row_of
 from strandline.cli.opening import find_topic, open_to_read, open_to_write, read_again
 from strandline.cli.options import NOTHING_GIVEN, TARGET, Flag, Target, TopicOptions
 from strandline.cli.output import output
@@ -132,7 +132,7 @@ def delete(
             _ask(f"Delete topic {topic!r} and its {statistics.count} records?")
         store.delete_topic(topic, if_empty=if_empty)
         done = {"topic": topic, "deleted": True, "records": statistics.count}
-        output(target.output).one(Row(done, {name: cells.text(it) for name, it in done.items()}))
+        output(target.output).one(Made(done, {name: cells.text(it) for name, it in done.items()}))
 
 
 @app.command
@@ -168,7 +168,9 @@ def _ask(question: str) -> None:
         return
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise Invalid("nothing was deleted")
+        error = Invalid("nothing was deleted")
+        error.add_note("answer y to delete it, or give --yes")
+        raise error
 
 
 def _statistics(store: Store, name: str) -> TopicStatistics:
@@ -190,21 +192,26 @@ def _listed(statistics: TopicStatistics) -> Row:
         "cap": ", ".join(caps) or "-",
         "newest": cells.moment(statistics.last_ts) if statistics.last_ts else "-",
     }
-    return Row(row_of(statistics).json, columns)
+    return row_of(statistics, columns)
 
 
 def _shown(statistics: TopicStatistics) -> Row:
-    row = row_of(
-        statistics,
-        epoch=cells.moment(statistics.epoch),
-        payload_bytes=f"{statistics.payload_bytes} ({cells.size(statistics.payload_bytes)})",
-        last_ts=cells.moment(statistics.last_ts) if statistics.last_ts else "-",
-    )
-    config = row_of(
-        statistics.config,
-        ttl_ms=cells.duration(statistics.config.ttl_ms),
-        idempotency_window_ms=cells.duration(statistics.config.idempotency_window_ms),
-    )
-    renamed = {name.removesuffix("_ms"): cell for name, cell in config.cells.items()}
-    del row.cells["config"]
-    return Row(row.json, row.cells | renamed)
+    config = statistics.config
+    facts = {
+        "name": statistics.name,
+        "records": str(statistics.count),
+        "earliest seq": str(statistics.earliest_seq),
+        "head seq": str(statistics.head_seq),
+        "evict floor": str(statistics.evict_floor),
+        "size": f"{cells.size(statistics.payload_bytes)} ({statistics.payload_bytes} bytes)",
+        "newest": cells.moment(statistics.last_ts) if statistics.last_ts else "-",
+        "epoch": cells.moment(statistics.epoch),
+        "durability": config.durability,
+        "ttl": cells.duration(config.ttl_ms),
+        "cap records": str(config.cap_records or "-"),
+        "cap bytes": str(config.cap_bytes or "-"),
+        "discard": config.discard,
+        "idempotency window": cells.duration(config.idempotency_window_ms),
+        "dedupe node": cells.text(config.dedupe_node),
+    }
+    return row_of(statistics, facts)

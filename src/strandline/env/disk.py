@@ -152,7 +152,8 @@ class Disk(Protocol):
         ...
 
     def lock(self, path: str, content: bytes) -> Lock | None:
-        """Take the lock, or return None when another process holds it."""
+        """Take the lock, or return None when another process holds it. The content is a courtesy
+        to people: on a full disk it may be missing."""
         ...
 
 
@@ -373,9 +374,10 @@ class OsDisk:
         except BlockingIOError:
             os.close(fd)
             return None
-        except OSError:
-            os.close(fd)  # a descriptor left open here would hold the lock for good
-            raise
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                os.close(fd)  # a descriptor left open here would hold the lock for good
+                raise
         return OsLock(fd)
 
 

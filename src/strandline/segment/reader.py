@@ -179,7 +179,9 @@ class Segment:
             store_id=self._store_id, number=self.info.number, topic_id=self.info.topic_id
         )
         if header != expected:
-            raise Corrupt("the header of a segment is damaged or another's", path=self.path)
+            raise Corrupt(
+                "the header of a segment is damaged or another's", path=self.path, **self._range()
+            )
 
     def _read_index(self) -> codec.Index:
         info = self.info
@@ -192,14 +194,12 @@ class Segment:
         footer, trailer = data[: -codec.TRAILER_SIZE], data[-codec.TRAILER_SIZE :]
         found = codec.decode_trailer(trailer)
         if found != (info.footer_offset, len(footer), info.footer_checksum):
-            raise Corrupt(
-                "the end of a segment is damaged", path=self.path, offset=info.footer_offset
-            )
+            reason = "the end of a segment is damaged"
+            raise Corrupt(reason, path=self.path, offset=info.footer_offset, **self._range())
         index = codec.decode_footer(footer, info.footer_checksum, self._seed, info.number)
         if index is None:
-            raise Corrupt(
-                "the index of a segment is damaged", path=self.path, offset=info.footer_offset
-            )
+            reason = "the index of a segment is damaged"
+            raise Corrupt(reason, path=self.path, offset=info.footer_offset, **self._range())
         return index
 
     def _range(self) -> dict[str, int]:

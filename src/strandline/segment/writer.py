@@ -32,7 +32,11 @@ class SegmentWriter:
         self._seed = seed
         self._compress = compression == "zstd"
         self._file = disk.create(path)
-        self._file.write([codec.encode_header(header)])
+        try:
+            self._file.write([codec.encode_header(header)])
+        except BaseException:
+            self._file.abandon()
+            raise
         self._offset = codec.HEADER_SIZE
         self._entries: list[tuple[int, ...]] = []
         self._tags: dict[str, BitMap64] = {}

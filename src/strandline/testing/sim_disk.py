@@ -281,11 +281,10 @@ class SimDisk:
             file = self._volume.file(path)
             if file in self._locked:
                 return None
-            if self._volume.fitting_size(file, len(content)) < len(content):
-                raise failure(codes.ENOSPC, path)
             self._locked.add(file)
             file.resize(0)
-            file.store(0, content)
+            if self._volume.fitting_size(file, len(content)) == len(content):
+                file.store(0, content)
         return SimLock(lambda: self._locked.discard(file))
 
     def _descriptor(self, path: str) -> Descriptor:

@@ -21,12 +21,15 @@ from strandline.errors import Conflict, StrandlineError, TooLarge, TopicFull, Un
 from strandline.record import Appended
 from strandline.topic.batch import Batch, Tags
 from strandline.topic.memory import MemoryTail
-from strandline.topic.state import TopicState
+from strandline.topic.state import FIRST_CEILING, TopicState
 from strandline.wal import control
+from strandline.wal.codec import NO_FIELDS
 from strandline.wal.committer import Committer
 from strandline.wal.shard import Shard
 
-_CEILING_STEP_MAX = 1 << 20
+_CEILING_STEP_MAX = 1 << 26
+_BUSY_US = 2_000_000
+_QUIET_US = 60_000_000
 
 
 class Pending:
@@ -121,14 +124,24 @@ def _reserve(state: TopicState, shard: Shard, count: int) -> int:
     if state.config.durability == "fsync":
         return 0
     needed = state.next_seq + count - 1
-    ahead = needed + state.ceiling_step // 2
-    if ahead > state.ceiling_asked:
-        state.ceiling_step = min(_CEILING_STEP_MAX, state.ceiling_step * 2)
-        state.ceiling_asked = needed + max(state.ceiling_step, 2 * count)
-        shard.writer.place_control(state.id, control.Ceiling(state.ceiling_asked))
-        raised = functools.partial(_raise_ceiling, state, state.ceiling_asked)
+    if needed + state.ceiling_step // 2 > state.ceiling_asked:
+        now = shard.writer.stamp()
+        step = _next_step(state.ceiling_step, now - state.ceiling_at, count)
+        shard.writer.place_control(state.id, control.Ceiling(needed + step))
+        state.ceiling_step, state.ceiling_asked, state.ceiling_at = step, needed + step, now
+        raised = functools.partial(_raise_ceiling, state, needed + step)
         shard.committer.publish_when_synced(raised)
+        set_fast_lane(state)
     return shard.writer.end_lsn if needed > state.ceiling else 0
+
+
+def _next_step(step: int, lasted_us: int, count: int) -> int:
+    """How many seqs to reserve: enough for seconds of a busy topic, few for a quiet one."""
+    if lasted_us < _BUSY_US:
+        step *= 2
+    elif lasted_us > _QUIET_US:
+        step //= 2
+    return max(FIRST_CEILING, min(_CEILING_STEP_MAX, step), 8 * count)
 
 
 def _raise_ceiling(state: TopicState, ceiling: int) -> None:
@@ -174,15 +187,16 @@ def _place(state: TopicState, shard: Shard, batch: Batch) -> Pending:
 def _place_in_log(state: TopicState, shard: Shard, batch: Batch, first_seq: int, ts: int) -> int:
     if batch.draft is not None:
         return shard.writer.place_draft(batch.draft, state.id, first_seq, ts)
-    texts = b"".join(field for field in batch.fields if field is not None)
-    return shard.writer.place_single(state.id, first_seq, batch.sizes, texts + batch.data, ts)
+    payload = batch.data
+    if batch.sizes != NO_FIELDS:
+        payload = b"".join(field for field in batch.fields if field is not None) + payload
+    return shard.writer.place_single(state.id, first_seq, batch.sizes, payload, ts)
 
 
 def _place_in_memory(
     state: TopicState, shard: Shard, batch: Batch, first_seq: int, ts: int
 ) -> None:
-    if shard.writer.failure is not None:
-        raise shard.writer.failure  # no file would say so: closed and poisoned count here too
+    shard.writer.begin()
     if state.memory is None:
         state.memory = MemoryTail(state.id, first_seq, shard.writer.seed)
     if not state.memory.pieces:

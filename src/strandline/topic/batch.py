@@ -17,6 +17,7 @@ from strandline.settings import LimitSettings
 from strandline.wal import block
 from strandline.wal.block import Draft
 from strandline.wal.codec import ABSENT
+from strandline.wal.codec import NO_FIELDS as ALL_ABSENT
 
 TAG_SIZE_MAX = 256
 NODE_SIZE_MAX = 128
@@ -32,6 +33,16 @@ _COLUMNS = (
 )
 _ARROW_COLUMNS = ("data", "key", "tag", "node", "meta")
 _TEXT = ("tag", "node")
+_BYTES_LIKE = (
+    pa.types.is_null,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_binary_view,
+    pa.types.is_fixed_size_binary,
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_string_view,
+)
 
 Tags = str | list[str | None] | None
 Fields = tuple[bytes | None, bytes | None, bytes | None, bytes | None]
@@ -77,7 +88,7 @@ def checked_fields(
     key: bytes | str | None, tag: str | None, node: str | None, meta: bytes | None
 ) -> Fields:
     """The optional fields as bytes, each within its limit."""
-    key_bytes = key.encode() if isinstance(key, str) else key
+    key_bytes = _text(key, "key") if isinstance(key, str) else key
     return (
         _sized(key_bytes, "key", KEY_SIZE_MAX),
         _sized(_text(tag, "tag"), "tag", TAG_SIZE_MAX),
@@ -86,19 +97,25 @@ def checked_fields(
     )
 
 
-def of_one(data: bytes, fields: Fields, tag: str | None, limits: LimitSettings) -> Batch:
-    """A batch of one record."""
-    payload = len(data)
-    if payload > limits.record_bytes_max:
+def of_plain(data: bytes, limits: LimitSettings) -> Batch:
+    """A batch of one record without optional fields."""
+    size = len(data)
+    if size > limits.record_bytes_max:
         raise TooLarge(
-            f"a record of {payload} bytes is over record_bytes_max ({limits.record_bytes_max})"
+            f"a record of {size} bytes is over record_bytes_max ({limits.record_bytes_max})"
         )
-    sizes = 0
+    batch = Batch(count=1, payload=size, tags=None)
+    batch.data, batch.sizes = data, ALL_ABSENT
+    return batch
+
+
+def of_one(data: bytes, fields: Fields, tag: str | None, limits: LimitSettings) -> Batch:
+    """A batch of one record with its fields."""
+    batch = of_plain(data, limits)
+    batch.fields, batch.tags, batch.sizes = fields, tag, 0
     for place, field in enumerate(fields):
-        sizes |= (ABSENT if field is None else len(field)) << (16 * place)
-        payload += 0 if field is None else len(field)
-    batch = Batch(count=1, payload=payload, tags=tag)
-    batch.data, batch.fields, batch.sizes = data, fields, sizes
+        batch.sizes |= (ABSENT if field is None else len(field)) << (16 * place)
+        batch.payload += 0 if field is None else len(field)
     return batch
 
 
@@ -109,12 +126,15 @@ def of_many(
     limits: LimitSettings,
 ) -> Batch:
     """A batch of records; a column is one value for all, one for each, or None."""
-    if isinstance(data, (str, int, float)) or not hasattr(data, "__len__"):
+    if isinstance(data, (str, Mapping)) or not hasattr(data, "__getitem__"):
         raise Invalid(f"a record is bytes, not {type(data).__name__}: encode it first")
     for name, values in columns.items():
-        listed = isinstance(values, Sequence) and not isinstance(values, (str, bytes))
-        if listed and len(values) != len(data):  # type: ignore[arg-type]  # a sequence has a length
-            raise Invalid(f"{len(values)} values of {name} for {len(data)} records")  # type: ignore[arg-type]  # same
+        if values is None or isinstance(values, (str, bytes)):
+            continue
+        if not isinstance(values, Sequence):
+            raise Invalid(f"give the values of {name} as a list, not {type(values).__name__}")
+        if len(values) != len(data):
+            raise Invalid(f"{len(values)} values of {name} for {len(data)} records")
     return _of_draft(block.draft(data), columns, idempotency_key, limits)
 
 
@@ -122,17 +142,24 @@ def of_arrow(
     source: pa.RecordBatch | pa.Table, idempotency_key: bytes | str | None, limits: LimitSettings
 ) -> Batch:
     """A batch of the rows of an Arrow batch or table."""
+    if not isinstance(source, (pa.RecordBatch, pa.Table)):
+        raise Invalid(f"give an Arrow record batch or table, not {type(source).__name__}")
     names = source.schema.names
-    if "data" not in names or any(name not in _ARROW_COLUMNS for name in names):
+    known = set(names) <= set(_ARROW_COLUMNS) and len(set(names)) == len(names)
+    if "data" not in names or not known:
         raise Invalid(f"columns are data, key, tag, node and meta; found {', '.join(names)}")
+    for name, kind in zip(names, source.schema.types, strict=True):
+        if not _holds_bytes(kind):
+            raise Invalid(f"column {name} is {kind}: give binary or text")
     try:
+        source.validate(full=True)  # an array from elsewhere may claim to be what it is not
         columns = {
             name: block.plain_binary(
                 _one_array(source.column(name)), pa.string() if name in _TEXT else pa.binary()
             )
             for name in names
         }
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise Invalid(f"data, key and meta are binary, tag and node text: {error}") from error
     draft = Draft(columns.pop("data"))
     return _of_draft(draft, columns, idempotency_key, limits)
@@ -158,8 +185,11 @@ def _of_draft(
         draft.add(bit, columns.get(name))
         if draft.longest_last > size_max:
             raise TooLarge(f"a {name} of {draft.longest_last} bytes is over {size_max}")
-    key = idempotency_key.encode() if isinstance(idempotency_key, str) else idempotency_key
+    text = isinstance(idempotency_key, str)
+    key = _text(idempotency_key, "idempotency key") if text else idempotency_key
     if key is not None:
+        if not isinstance(key, bytes):
+            raise Invalid(f"an idempotency key is bytes or text, not {type(key).__name__}")
         if not 0 < len(key) <= IDEMPOTENCY_KEY_SIZE_MAX:
             raise TooLarge(f"an idempotency key has 1 to {IDEMPOTENCY_KEY_SIZE_MAX} bytes")
         draft.add_idempotency(key)
@@ -201,6 +231,13 @@ def _sized(value: object, name: str, size_max: int) -> bytes | None:
     if len(value) > size_max:
         raise TooLarge(f"a {name} of {len(value)} bytes is over {size_max}")
     return value
+
+
+def _holds_bytes(kind: pa.DataType) -> bool:
+    """Whether values of an Arrow type are bytes or text: Arrow would turn numbers into text."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return any(is_kind(kind) for is_kind in _BYTES_LIKE)
 
 
 def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:

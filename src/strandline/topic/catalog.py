@@ -43,16 +43,16 @@ class Catalog:
         return list(self._by_id.values())
 
     def names(self, prefix: str = "") -> list[str]:
-        return sorted(name for name in self._by_name if name.startswith(prefix))
+        return sorted(name for name in list(self._by_name) if name.startswith(prefix))
 
     def find(self, name: str) -> TopicState | None:
-        return self._by_name.get(name)
+        return self._by_name.get(name) if isinstance(name, str) else None
 
     def by_id(self, topic_id: int) -> TopicState | None:
         return self._by_id.get(topic_id)
 
     def get(self, name: str) -> TopicState:
-        state = self._by_name.get(name)
+        state = self.find(name)
         if state is None:
             raise UnknownTopic(f"there is no topic {name!r}: create it, or check the name")
         return state
@@ -80,7 +80,7 @@ class Catalog:
     def drop(self, name: str, *, if_empty: bool) -> bool:
         """Delete a topic with all its records; False when there is none of that name."""
         with self._lock:
-            state = self._by_name.get(name)
+            state = self.find(name)
             if state is None:
                 return False
             shard = self.shard_of(state)

@@ -8,6 +8,8 @@ the tag column in shared segments.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from pyroaring import BitMap64
 
@@ -34,20 +36,37 @@ def find_tagged(state: TopicState, match: str, before: int) -> BitMap64:
     return found
 
 
-def apply_delete(state: TopicState, pieces: Pieces, message: control.RecordsDeleted) -> None:
-    """Make a delete visible. Maintenance lock held."""
+class Hit(NamedTuple):
+    """What a delete takes. Found before it is logged, because nothing may fail after that."""
+
+    seqs: BitMap64
+    floor: int
+    payload: int
+
+
+def hit_by(state: TopicState, pieces: Pieces, message: control.RecordsDeleted) -> Hit:
+    """What a delete takes of a topic as it is now. Maintenance lock held."""
     seqs = BitMap64.deserialize(message.seqs) if message.seqs else BitMap64()
+    # In a replay some of them may be gone already, or were never on the log.
+    seqs &= BitMap64(range(state.floor, max(state.floor, state.head_seq + 1)))
+    for gap in state.gaps:
+        seqs.remove_range(gap.first_seq, gap.last_seq + 1)
     if state.deleted:
         seqs -= state.deleted
     gone = payload_of(pieces, seqs)
     floor = min(message.before, state.head_seq + 1)
     if floor > state.floor:
         gone += pieces.payload_between(state.floor, floor)
+    return Hit(seqs, floor, gone)
+
+
+def apply_delete(state: TopicState, hit: Hit) -> None:
+    """Make a delete visible. Maintenance lock held since ``hit_by``."""
     with state.guard:
-        if seqs:
-            state.deleted = seqs if state.deleted is None else state.deleted | seqs
-        state.gone_payload += gone
-        state.delete_floor = max(state.delete_floor, floor)
+        if hit.seqs:
+            state.deleted = hit.seqs if state.deleted is None else state.deleted | hit.seqs
+        state.gone_payload += hit.payload
+        state.delete_floor = max(state.delete_floor, hit.floor)
 
 
 def payload_of(pieces: Pieces, seqs: BitMap64) -> int:

@@ -43,16 +43,13 @@ class Layout:
         names = [name[6:] for name in disk.list_dir(self.wal) if name.startswith("shard-")]
         return sorted(int(text) for text in names if text.isdigit())
 
-    def closed_at(self, disk: Disk, shard: int) -> int:
-        """The lsn up to which a shard was synced when the store was last closed cleanly."""
-        return self._read_closed(disk).get(shard, 0)
-
     def write_closed(self, disk: Disk, synced: dict[int, int]) -> None:
         body = msgspec.msgpack.encode(synced)
         checksum = xxh3_64_intdigest(body).to_bytes(8, "little")
         disk.durable_replace(self.closed, checksum + body)
 
-    def _read_closed(self, disk: Disk) -> dict[int, int]:
+    def read_closed(self, disk: Disk) -> dict[int, int]:
+        """The lsn by shard up to which it was synced when the store was last closed cleanly."""
         if not disk.exists(self.closed):
             return {}
         content = disk.read(self.closed)

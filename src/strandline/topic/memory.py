@@ -58,6 +58,9 @@ class MemoryTail:
                 else rows.of_block(piece)
             )
             draft, _, ts_max = source.draft()
+            key = piece.idempotency_key() if isinstance(piece, Block) else None
+            if key is not None:
+                draft.add_idempotency(key)
             yield first_seq, draft.count, draft, ts_max
 
     def from_seq(self, floor: int) -> MemoryTail:

@@ -7,12 +7,14 @@ says why it is safe without a lock). A piece whose file has gone meanwhile is fo
 from __future__ import annotations
 
 import bisect
+import errno
 from collections.abc import Callable
 
+import msgspec
 import numpy as np
 from pyroaring import BitMap64
 
-from strandline.errors import Closed
+from strandline.errors import Closed, Corrupt
 from strandline.topic.memory import Row
 from strandline.topic.state import Run, TopicState, spans
 from strandline.wal.block import Block
@@ -26,6 +28,15 @@ Piece = Block | tuple[int, list[Row]]
 """A block, or the first seq and the rows."""
 
 
+class Listed(msgspec.Struct, frozen=True, gc=False):
+    """A piece of a segment without its content."""
+
+    first_seq: int
+    count: int
+    payload_size: int
+    ts_max: int
+
+
 class Pieces:
     """One reader's way through a topic. Owned by one thread."""
 
@@ -35,11 +46,13 @@ class Pieces:
         self._reader = reader()
 
     def at(self, seq: int) -> Piece:
-        """The piece that holds a seq of the topic, which must not lie in a gap."""
+        """The piece that holds a seq, which must not lie in a gap; LookupError when none does."""
         for _ in range(_TRIES):
             try:
                 return self._at(seq)
-            except (Closed, FileNotFoundError):
+            except (Closed, OSError) as error:
+                if not _file_is_gone(error):
+                    raise
                 self._reader = self._make_reader()
         return self._at(seq)
 
@@ -60,7 +73,9 @@ class Pieces:
                 break
             try:
                 _, _, fields, data, ts = read(location)
-            except (Closed, FileNotFoundError):
+            except (Closed, OSError) as error:
+                if not _file_is_gone(error):
+                    raise
                 break
             found.append((ts, fields, data))
             seq += 1
@@ -79,9 +94,16 @@ class Pieces:
         return total
 
     def sizes(self, seq: int) -> tuple[int, np.ndarray]:
-        """First seq and payload sizes of the piece that holds a seq; a deleted record counts 0."""
-        piece = self.at(seq)
-        if isinstance(piece, Block):
+        """First seq and payload sizes of the piece that holds a seq; a deleted record counts 0.
+
+        Records that cannot be read have the average size of their block: damage must not keep a
+        topic from being trimmed.
+        """
+        piece = self._readable(seq)
+        if isinstance(piece, Listed):
+            first = piece.first_seq
+            sizes = np.full(piece.count, piece.payload_size // piece.count, dtype="<i8")
+        elif isinstance(piece, Block):
             first, sizes = piece.first_seq, piece.sizes()
         else:
             first = piece[0]
@@ -94,8 +116,10 @@ class Pieces:
         return first, sizes
 
     def stamps(self, seq: int) -> tuple[int, np.ndarray]:
-        """First seq and stamps of the piece that holds a seq."""
-        piece = self.at(seq)
+        """First seq and stamps of the piece that holds a seq; the newest where it is damaged."""
+        piece = self._readable(seq)
+        if isinstance(piece, Listed):
+            return piece.first_seq, np.full(piece.count, piece.ts_max, dtype="<i8")
         if isinstance(piece, Block):
             return piece.first_seq, piece.stamps()
         return piece[0], np.array([row[0] for row in piece[1]], dtype="<i8")
@@ -105,9 +129,18 @@ class Pieces:
         run = self._run(seq)
         if run is None:
             return None
-        index, place = run.segment.index(), run.find(seq)
-        last_seq = int(index.first_seq[place]) + int(index.count[place]) - 1
-        return last_seq, int(index.ts_max[place])
+        listed = _listed(run, seq)
+        return listed.first_seq + listed.count - 1, listed.ts_max
+
+    def _readable(self, seq: int) -> Piece | Listed:
+        """The piece that holds a seq, or what the index says of it when it is damaged."""
+        try:
+            return self.at(seq)
+        except Corrupt:
+            run = self._run(seq)
+            if run is None or seq > run.last_seq:
+                raise
+            return _listed(run, seq)
 
     def _run(self, seq: int) -> Run | None:
         state = self._state
@@ -116,7 +149,8 @@ class Pieces:
         if seq >= state.tail.first_seq:
             return None
         runs = state.runs
-        return runs[bisect.bisect_right(runs, seq, key=lambda run: run.first_seq) - 1]
+        place = bisect.bisect_right(runs, seq, key=lambda run: run.first_seq) - 1
+        return runs[place] if place >= 0 else None
 
     def _at(self, seq: int) -> Piece:
         state = self._state
@@ -133,9 +167,33 @@ class Pieces:
                 return self._reader.block(location)
             _, _, fields, data, ts = self._reader.single(location)
             return tail.firsts[place], [(ts, fields, data)]
-        runs = state.runs
-        run = runs[bisect.bisect_right(runs, seq, key=lambda run: run.first_seq) - 1]
-        return run.segment.block(run.find(seq))
+        run = self._run(seq)
+        if run is None or seq > run.last_seq:
+            raise LookupError(seq)
+        found = run.segment.block(run.find(seq))
+        if not found.first_seq <= seq <= found.last_seq:
+            raise LookupError(seq)
+        return found
+
+
+def _file_is_gone(error: Exception) -> bool:
+    """Whether a checkpoint took the file away, or somebody closed the store."""
+    return not isinstance(error, OSError) or error.errno in (errno.ENOENT, errno.EBADF)
+
+
+def _listed(run: Run, seq: int) -> Listed:
+    """The block that holds a seq as the index lists it, or the whole run as the checkpoint does."""
+    try:
+        index, place = run.segment.index(), run.find(seq)
+    except Corrupt:
+        count = run.last_seq - run.first_seq + 1
+        return Listed(run.first_seq, count, run.payload_size, run.segment.info.ts_max)
+    return Listed(
+        int(index.first_seq[place]),
+        int(index.count[place]),
+        int(index.payload_size[place]),
+        int(index.ts_max[place]),
+    )
 
 
 def row_size(row: Row) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from strandline.errors import Corrupt
 from strandline.record import Tombstone
 from strandline.topic.memory import Row as MemoryRow
 from strandline.topic.page import Page, Row, Slice
@@ -47,18 +48,34 @@ def read_page(
             tombstone = Tombstone(gap_from=seq, gap_to=gap.last_seq, reason=gap.reason)
             seq = gap.last_seq + 1
             continue
-        following = gatherer.take(seq, min(head, state.gap_behind(seq) - 1))
-        if following == seq:
-            break
-        seq = following
+        try:
+            seq = gatherer.take(seq, min(head, state.gap_behind(seq) - 1))
+        except LookupError:
+            # Retention overtook the reader. With records in hand the page ends here and the next
+            # one brings the tombstone; otherwise this one does.
+            if seq >= state.floor:
+                raise _missing(state, seq) from None
+            if gatherer.count:
+                break
+            tombstone, seq = _entrance(state, seq - 1, head, epoch)
         if gatherer.full:
             break
     return Page(
         gatherer.parts,
-        following=max(seq - 1, min(after, head)),
+        following=seq - 1,
         head_seq=head,
         epoch=state.epoch,
         tombstone=tombstone,
+    )
+
+
+def _missing(state: TopicState, seq: int) -> Corrupt:
+    return Corrupt(
+        "records are in no file that the store knows",
+        path="segments",
+        topic_id=state.id,
+        first_seq=seq,
+        last_seq=seq,
     )
 
 

@@ -6,11 +6,16 @@ and repair. What a writer must do about a crash is returned as data (``Recovered
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable
 
+from pyroaring import BitMap64
+
 from strandline.env.disk import Disk
-from strandline.errors import Corrupt
+from strandline.errors import Corrupt, Unavailable
+from strandline.segment.codec import SHARED
 from strandline.segment.library import Library
+from strandline.segment.reader import Segment
 from strandline.settings import Settings
 from strandline.topic import root as root_file
 from strandline.topic.catalog import Catalog
@@ -18,11 +23,14 @@ from strandline.topic.checkpoint import runs_of
 from strandline.topic.layout import Layout
 from strandline.topic.replay import Replay, load_topics
 from strandline.topic.root import Root
-from strandline.topic.state import Run
+from strandline.topic.roots import KEPT
+from strandline.topic.state import Gap, Run, TopicState, spans
 from strandline.wal.codec import store_seed
-from strandline.wal.files import ShardFiles
+from strandline.wal.files import LOCATION_LSN, ShardFiles
 from strandline.wal.reader import Reader
 from strandline.wal.recovery import Damage, ShardLog, in_order
+
+_TRIES = 8  # one walk is shorter than the time between two checkpoints, as a rule
 
 Progress = Callable[[str, int, int], None]
 """What is being done, how much of it is done, how much there is."""
@@ -43,6 +51,11 @@ class Recovered:
         )
         self.root: Root = root_file.empty_root(store_id)
         self.complaints: list[str] = []
+        self.unreadable: list[Segment] = []
+        self.missing: list[Damage] = []
+        self.durable: dict[int, int] = {}
+        self.guessed: dict[int, int] = {}
+        self.deleted: dict[int, BitMap64] = {}
         self.logs: dict[int, ShardLog] = {}
         self.files: dict[int, ShardFiles] = {}
         self.clean = True
@@ -53,7 +66,7 @@ class Recovered:
 
     @property
     def damage(self) -> list[Damage]:
-        return [damage for log in self.logs.values() for damage in log.damage]
+        return [*self.missing, *(damage for log in self.logs.values() for damage in log.damage)]
 
     def reader(self) -> Reader:
         return Reader(self.files, self.store_id)
@@ -72,13 +85,17 @@ def recover(
     *,
     tolerate: bool = False,
     progress: Progress = lambda what, done, total: None,
+    root: Root | None = None,
 ) -> Recovered:
-    """Read everything that is needed to serve the store."""
+    """Read everything that is needed to serve the store, from a given root or the newest."""
     found = Recovered(disk, layout, store_id, settings)
     try:
-        found.root, found.complaints = root_file.load(disk, layout.meta, store_id)
-        _load_segments(found, progress)
-        _load_logs(disk, layout, found)
+        if root is None:
+            found.root, found.complaints = root_file.load(disk, layout.meta, store_id)
+        else:
+            found.root, found.complaints = root, ["no checkpoint can be read"]
+        _load_segments(found, tolerate=tolerate, progress=progress)
+        _load_logs(disk, layout, found, tolerate=tolerate)
         _check_reach(layout, found, tolerate=tolerate)
         _replay(found, tolerate=tolerate, progress=progress)
     except BaseException:
@@ -87,43 +104,149 @@ def recover(
     return found
 
 
-def _load_segments(found: Recovered, progress: Progress) -> None:
+def recover_beside_writer(
+    disk: Disk, layout: Layout, store_id: bytes, settings: Settings, *, progress: Progress
+) -> Recovered:
+    """The same for a reader, while a writer's checkpoints may take files away.
+
+    All that a root needs stays while the root is one of the newest: a walk that was overtaken has
+    seen files vanish, or has mistaken that for damage, and begins again.
+    """
+    for _ in range(_TRIES):
+        before = _newest(disk, layout)
+        try:
+            found = recover(disk, layout, store_id, settings, tolerate=True, progress=progress)
+        except (FileNotFoundError, Corrupt):
+            if _newest(disk, layout) == before:
+                raise
+            continue
+        if _newest(disk, layout) in (before, found.root.number, found.root.number + KEPT - 1):
+            return found
+        found.close()
+    raise Unavailable("checkpoints come faster than the store can be read: try again")
+
+
+def _newest(disk: Disk, layout: Layout) -> int:
+    return max(root_file.numbers_in(disk, layout.meta), default=0)
+
+
+def _load_segments(found: Recovered, *, tolerate: bool, progress: Progress) -> None:
     root = found.root
     load_topics(found.catalog, root)
     found.term, found.last_ts = root.term, root.last_ts
     total = len(root.segments)
     runs: dict[int, list[Run]] = {}
     for done, info in enumerate(root.segments):
-        for topic_id, run in runs_of(found.library.add(info)):
-            runs.setdefault(topic_id, []).append(run)
+        segment = found.library.add(info)
+        try:
+            for topic_id, run in runs_of(segment):
+                runs.setdefault(topic_id, []).append(run)
+        except Corrupt as error:
+            if not tolerate:
+                raise
+            found.complaints.append(str(error))
+            found.unreadable.append(segment)
         progress("segments", done + 1, total)
     for topic_id, mine in runs.items():
         state = found.catalog.by_id(topic_id)
         if state is not None:
-            state.runs = tuple(sorted(mine, key=lambda run: run.first_seq))
-    found.library.next_number = max(found.library.next_number, root.next_file_number)
+            state.runs = current_runs(mine, state.floor)
+    if tolerate:
+        for state in found.catalog.states():
+            state.gaps = (*state.gaps, *uncovered(state))
+    numbers = [found.library.next_number, root.next_file_number]
+    if found.complaints:
+        # A newer root is damaged: its segments stay, and must not be overwritten by new ones.
+        numbers += [number + 1 for number in numbers_in(found.library)]
+    found.library.next_number = max(numbers)
 
 
-def _load_logs(disk: Disk, layout: Layout, found: Recovered) -> None:
+def numbers_in(library: Library) -> list[int]:
+    """The numbers of all segment files on disk, listed by a root or not."""
+    disk, folder = library.disk, library.directory
+    names = [name for topic in disk.list_dir(folder) for name in disk.list_dir(f"{folder}/{topic}")]
+    digits = [name[:-4].rpartition("-")[2] for name in names if name.endswith(".seg")]
+    return [int(text) for text in digits if text.isdigit()]
+
+
+def uncovered(state: TopicState) -> list[Gap]:
+    """Seqs of a topic's checkpointed part that neither a run nor a gap accounts for."""
+    found = []
+    for low, last_seq in spans(state, state.floor):
+        seq = low
+        for run in state.runs:
+            if run.last_seq < seq or run.first_seq > min(last_seq, state.tail.first_seq - 1):
+                continue
+            if run.first_seq > seq:
+                found.append(Gap(seq, run.first_seq - 1, "damaged"))
+            seq = run.last_seq + 1
+        if seq <= min(last_seq, state.tail.first_seq - 1):
+            found.append(Gap(seq, min(last_seq, state.tail.first_seq - 1), "damaged"))
+    return found
+
+
+def current_runs(runs: list[Run], floor: int) -> tuple[Run, ...]:
+    """A topic's runs in order, without those in shared segments that have been sealed since.
+
+    A shared segment stays as long as any topic needs it, so it may hold what a topic has moved on
+    from; every seq must be found in one run only.
+    """
+    ordered = sorted(runs, key=lambda run: run.first_seq)
+    own = [run for run in ordered if run.segment.info.topic_id != SHARED]
+    kept = []
+    for run in ordered:
+        if run.segment.info.topic_id == SHARED:
+            first_seq = max(run.first_seq, floor)
+            place = bisect.bisect_right(own, first_seq, key=lambda other: other.first_seq) - 1
+            if place >= 0 and run.last_seq <= own[place].last_seq:
+                continue
+        kept.append(run)
+    return tuple(kept)
+
+
+def _load_logs(disk: Disk, layout: Layout, found: Recovered, *, tolerate: bool) -> None:
+    try:
+        closed = layout.read_closed(disk)
+    except Corrupt as error:
+        if not tolerate:
+            raise
+        closed = {}
+        found.complaints.append(str(error))
     for shard in layout.shards_on(disk):
-        log = ShardLog(disk, layout.shard(shard), shard, found.store_id)
+        log = ShardLog(disk, layout.shard(shard), shard, found.store_id, tolerate=tolerate)
         found.logs[shard] = log
         found.files[shard] = log.files
         log.end_lsn = max(log.end_lsn, found.root.replay_lsn(shard))
-        log.durable_upto = max(found.root.durable_lsn(shard), layout.closed_at(disk, shard))
         if log.headers:
             found.term = max(found.term, log.headers[-1].term)
+    for shard in {*closed, *found.logs, *(entry.shard for entry in found.root.shards)}:
+        found.durable[shard] = max(found.root.durable_lsn(shard), closed.get(shard, 0))
+        if shard in found.logs:
+            found.logs[shard].durable_upto = found.durable[shard]
 
 
 def _check_reach(layout: Layout, found: Recovered, *, tolerate: bool) -> None:
     """Whether the log begins early enough and is not shorter than it is known to be."""
-    for shard, log in found.logs.items():
-        begins = log.headers[0].first_lsn if log.headers else log.durable_upto
+    for shard, durable in sorted(found.durable.items()):
+        log = found.logs.get(shard)
         replay_lsn = found.root.replay_lsn(shard)
-        missing = begins > replay_lsn or (not log.headers and log.durable_upto > replay_lsn)
-        if missing and not tolerate:
-            reason = f"WAL files of shard {shard} from lsn {replay_lsn} on are missing"
+        begins = log.headers[0].first_lsn if log and log.headers else max(durable, replay_lsn)
+        if begins <= replay_lsn:
+            continue
+        reason = f"WAL files of shard {shard} from lsn {replay_lsn} on are missing"
+        if not tolerate:
             raise Corrupt(reason, path=layout.shard(shard))
+        size = begins - replay_lsn
+        found.missing.append(
+            Damage(
+                path=layout.shard(shard),
+                offset=0,
+                lsn=replay_lsn,
+                reason=reason,
+                end_lsn=begins,
+                unknown_size=size,
+            )
+        )
 
 
 def _replay(found: Recovered, *, tolerate: bool, progress: Progress) -> None:
@@ -132,6 +255,7 @@ def _replay(found: Recovered, *, tolerate: bool, progress: Progress) -> None:
     newest = max((header.term for log in logs for header in log.headers), default=0)
     total = sum(log.files.allocated() for log in logs)
     done = 0
+    replay.lose(found.missing)
     for log, place in in_order(logs):
         if place >= len(log.headers):
             continue  # behind a torn place that an earlier file of this shard ended with
@@ -140,13 +264,31 @@ def _replay(found: Recovered, *, tolerate: bool, progress: Progress) -> None:
         header = log.headers[place]
         if limit is None or limit > start:
             replay.closed = False
-            for frame in log.scan(place, start, tolerate=tolerate):
-                replay.apply(frame)
+            if tolerate:
+                _replay_around_damage(replay, log, place, start)
+            else:
+                for frame in log.scan(place, start):
+                    replay.apply(frame)
             if header.term == newest and place == len(log.headers) - 1:
                 found.clean = found.clean and replay.closed
-                found.boot = header.boot
+                found.boot = header.boot or found.boot
         done += log.files.entries[place].size
         progress("log", done, total)
+    for log in logs:
+        replay.lose(log.strangers)
     replay.finish()
+    found.complaints += replay.complaints
+    found.guessed, found.deleted = replay.guessed, replay.deleted
     found.records = replay.records
     found.last_ts = max([found.last_ts, *(log.last_ts for log in logs)])
+
+
+def _replay_around_damage(replay: Replay, log: ShardLog, place: int, start: int) -> None:
+    """Apply a file's frames, and tell of damage at the point of the log where it is."""
+    noted = len(log.damage)
+    for frame in log.scan(place, start):
+        if len(log.damage) > noted and frame.location & LOCATION_LSN >= log.damage[-1].end_lsn:
+            replay.lose(log.damage[noted:])
+            noted = len(log.damage)
+        replay.apply(frame)  # blocks rescued from the damaged place itself come before it is told
+    replay.lose(log.damage[noted:])

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from strandline.env.disk import Disk
+from strandline.errors import Corrupt, DiskFull
 from strandline.topic import root as root_file
 from strandline.topic.layout import Layout
 from strandline.topic.recover import Recovered
@@ -21,8 +22,6 @@ from strandline.wal import control
 from strandline.wal.codec import FILE_HEADER_SIZE, boot_number
 from strandline.wal.recovery import ShardLog
 from strandline.wal.shard import Shard
-
-_MESSAGES_AT_ONCE = 512
 
 
 def secure_tail(disk: Disk, log: ShardLog) -> None:
@@ -61,10 +60,22 @@ def declare_lost_tails(found: Recovered, shards: list[Shard], boot_id: str) -> l
     for state in found.catalog.states():
         if may_have_lost(state, clean=found.clean, same_boot=same_boot):
             lost.append(state)
+    if not lost:
+        return lost
+    # Until every loss is on the log, a file that says this boot would tell the next opening after
+    # a kill that nothing can be lost. In the same boot it would be right.
+    hiding = [] if same_boot else shards
+    for shard in hiding:
+        shard.writer.hide_boot()
     for shard in shards:
-        mine = [state for state in lost if state.shard == shard.number]
-        for first in range(0, len(mine), _MESSAGES_AT_ONCE):
-            _declare(shard, mine[first : first + _MESSAGES_AT_ONCE])
+        _declare(shard, [state for state in lost if state.shard == shard.number])
+    try:
+        for shard in shards:
+            shard.writer.pay_debts()
+    except DiskFull:
+        return lost  # the store opens for reading; an append has to find room for this first
+    for shard in hiding:
+        shard.writer.show_boot()
     return lost
 
 
@@ -83,7 +94,8 @@ def may_have_lost(state: TopicState, *, clean: bool, same_boot: bool) -> bool:
 def forget_ephemeral(state: TopicState, shard: Shard) -> None:
     """At a clean close: say exactly up to where an ephemeral topic's seqs were used."""
     last_seq = state.next_seq - 1
-    epoch = max(state.epoch + 1, shard.writer.stamp())
+    unused = state.memory is None
+    epoch = state.epoch if unused else max(state.epoch + 1, shard.writer.stamp())
     message = control.TailLost(1, last_seq, epoch, "lost")
     shard.writer.place_control(state.id, message)
 
@@ -93,14 +105,22 @@ def quarantine_orphans(disk: Disk, layout: Layout, roots: Roots, found: Recovere
     if found.complaints:
         return
     known = {segment.path for segment in found.library.segments.values()}
+    doomed = []
     for number in root_file.numbers_in(disk, layout.meta):
         path = root_file.path_of(layout.meta, number)
-        older = root_file.decode(disk.read(path), path)
+        try:
+            older = root_file.decode(disk.read(path), path)
+            root_file.check_place(older, number, found.store_id, path)
+        except Corrupt as error:
+            found.complaints.append(str(error))
+            return
         for info in older.segments:
             path = f"{layout.segments}/{info.name()}"
             if path not in known:
                 known.add(path)
-                roots.doom(path, number)
+                doomed.append((path, number))
+    for path, number in doomed:
+        roots.doom(path, number)
     for folder in disk.list_dir(layout.segments):
         for name in disk.list_dir(f"{layout.segments}/{folder}"):
             path = f"{layout.segments}/{folder}/{name}"
@@ -116,7 +136,7 @@ def _declare(shard: Shard, states: list[TopicState]) -> None:
         for state in states:
             epoch = max(state.epoch + 1, writer.stamp())
             message = control.TailLost(state.next_seq, state.ceiling, epoch, "lost")
-            writer.place_control(state.id, message)
+            writer.owe(state.id, message)
             lose_tail(state, message)
     finally:
         writer.release()

@@ -3,22 +3,31 @@
 Replay is idempotent: a record below a topic's next seq has been seen, floors only rise, deletes hit
 what they hit before. So it does not matter that a checkpoint may already know of changes that lie
 behind the lsn from which replay begins.
+
+Where damage is tolerated, every record that was lost ends up in a gap of reason "damaged". When the
+topic goes on behind the damage its next seq tells exactly what is missing. When it does not, the
+gap covers what the damaged place is known to have held of the topic (``wal/wreck.py``), or, if that
+cannot be told, as many seqs as there can have been records: too wide, but never too narrow.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import msgspec
 from pyroaring import BitMap64
 
 from strandline.errors import Corrupt, NewerFormat
+from strandline.settings import TopicConfig
 from strandline.topic.catalog import Catalog
-from strandline.topic.deletes import apply_delete
+from strandline.topic.deletes import apply_delete, hit_by
 from strandline.topic.pieces import Pieces
 from strandline.topic.root import Root, TopicEntry
 from strandline.topic.state import Gap, TailIndex, TopicState
 from strandline.wal import block, codec, control
 from strandline.wal.reader import Reader
-from strandline.wal.recovery import Frame, Single
+from strandline.wal.recovery import Damage, Frame, Single
+from strandline.wal.wreck import RECORD_SIZE_MIN, Loss
 
 
 class Replay:
@@ -29,8 +38,14 @@ class Replay:
         self._reader = reader
         self._tolerate = tolerate
         self._orphans: dict[int, int] = {}
+        self._suspects: dict[int, tuple[int, int]] = {}
         self.closed = False
         self.records = 0
+        self.complaints: list[str] = []
+        self.guessed: dict[int, int] = {}
+        """Topics with a last gap that may be too wide, and where it begins."""
+        self.deleted: dict[int, BitMap64] = {}
+        """All that was deleted, also in gaps: it must not come back if a repair fills them."""
 
     def apply(self, frame: Frame) -> None:
         """Apply one commit."""
@@ -45,19 +60,40 @@ class Replay:
             else:
                 self._records(location, found)
 
+    def lose(self, places: Sequence[Damage]) -> None:
+        """Note damage at this point of the log: who may have lost records here, and how many."""
+        for place in places:
+            unknown_size = place.unknown_size
+            for loss in place.losses:
+                owners = self._owners(loss)
+                for state in owners:
+                    count = loss.last_seq - self._expected(state) + 1
+                    self._suspect(state, count, exact=len(owners) == 1)
+                unknown_size += 0 if owners or not loss.first_seq else loss.size
+            if unknown_size:
+                for state in self._catalog.states():
+                    self._suspect(state, max(1, unknown_size // RECORD_SIZE_MIN), exact=False)
+                # Topics may have been made there, too, and an id is never used twice.
+                self._catalog.next_topic_id += max(1, unknown_size // codec.HEADER_SIZE)
+
     def finish(self) -> None:
-        """Complain about records of topics that the log never created."""
-        if self._orphans and not self._tolerate:
-            topic_id, location = next(iter(self._orphans.items()))
-            raise Corrupt(
-                f"records of a topic {topic_id} that was never created", path="wal", offset=location
-            )
+        """Settle what is still in doubt; complain about records of topics never created."""
+        for topic_id, (next_seq, count) in self._suspects.items():
+            state = self._catalog.by_id(topic_id)
+            if state is not None and state.next_seq == next_seq:
+                state.add_gap(next_seq, next_seq + count - 1, "damaged")
+        for topic_id, location in self._orphans.items():
+            reason = f"records of a topic {topic_id} that was never created"
+            if not self._tolerate:
+                raise Corrupt(reason, path="wal", offset=location)
+            self.complaints.append(f"{reason}: they are kept under another name")
 
     def _single(self, frame: Single) -> None:
         seq = frame.seq
         state = self._catalog.by_id(frame.topic_id)
         if state is None:
-            self._orphans.setdefault(frame.topic_id, frame.location)
+            state = self._orphan(frame.topic_id, frame.location, frame.ts)
+        if state is None:
             return
         if seq < state.next_seq:
             return
@@ -80,13 +116,18 @@ class Replay:
     def _records(self, location: int, found: block.Block) -> None:
         state = self._catalog.by_id(found.topic_id)
         if state is None:
-            self._orphans.setdefault(found.topic_id, location)
+            state = self._orphan(found.topic_id, location, found.ts)
+        if state is None:
             return
         if found.last_seq < state.next_seq:
+            state.last_ts = max(state.last_ts, found.ts)
             return
         if found.first_seq > state.next_seq:
             self._jump(state, found.first_seq, location)
-        state.add_entry(found.first_seq, found.count, location, found.payload_size, found.ts)
+        payload = found.payload_size
+        if found.first_seq < state.next_seq:  # its beginning was evicted while it was in no file
+            payload = int(found.sizes()[state.next_seq - found.first_seq :].sum())
+        state.add_entry(found.first_seq, found.count, location, payload, found.ts)
         state.next_seq = found.last_seq + 1
         self.records += found.count
         tags = found.column(block.TAG)
@@ -111,6 +152,48 @@ class Replay:
             )
         state.add_gap(state.next_seq, seq - 1, "damaged")
 
+    def _orphan(self, topic_id: int, location: int, ts: int) -> TopicState | None:
+        """A topic for records whose own is unknown, perhaps only until its deletion is met."""
+        self._orphans.setdefault(topic_id, location)
+        if not self._tolerate:
+            return None
+        state = TopicState(topic_id, f"recovered-{topic_id}", TopicConfig(), ts)
+        while self._catalog.find(state.name) is not None:
+            state.name += "-again"
+        self._catalog.add(state)
+        return state
+
+    def _owners(self, loss: Loss) -> list[TopicState]:
+        """The topics that lost records may belong to; none when what is said of them is wrong."""
+        if not loss.first_seq:
+            return []
+        state = self._catalog.by_id(loss.topic_id)
+        if loss.certain:
+            state = state or self._orphan(loss.topic_id, 0, 0)
+            return [] if state is None else [state]
+        if state is None:
+            return []
+        gap = state.gap_at(loss.first_seq)
+        if gap is not None and gap.last_seq >= loss.last_seq:
+            return [state]
+        if self._expected(state) != loss.first_seq:
+            return []
+        # The id itself may be what is damaged: any topic that waits for this seq is in doubt.
+        states = self._catalog.states()
+        return [state for state in states if self._expected(state) == loss.first_seq]
+
+    def _expected(self, state: TopicState) -> int:
+        """The seq that a topic's next record must have, were everything noted so far true."""
+        next_seq, count = self._suspects.get(state.id, (0, 0))
+        return state.next_seq + (count if next_seq == state.next_seq else 0)
+
+    def _suspect(self, state: TopicState, count: int, *, exact: bool) -> None:
+        if count > 0:
+            known = self._expected(state) - state.next_seq
+            self._suspects[state.id] = (state.next_seq, known + count)
+            if not exact:
+                self.guessed[state.id] = state.next_seq
+
     def _control(self, found: block.Block) -> None:
         try:
             message = control.decode(found.control_payload())
@@ -131,22 +214,40 @@ class Replay:
                 self._change(state, message)
 
     def _create(self, topic_id: int, message: control.TopicCreated) -> None:
-        if self._catalog.by_id(topic_id) is None and self._catalog.find(message.name) is None:
+        older = self._catalog.find(message.name)
+        if self._catalog.by_id(topic_id) is None and (older is None or older.id < topic_id):
+            # The name was free, so the older topic had been deleted: on a shard that is read later.
+            if older is not None:
+                self._catalog.forget(older.id)
             self._catalog.add(TopicState(topic_id, message.name, message.config, message.epoch))
         self._catalog.next_topic_id = max(self._catalog.next_topic_id, topic_id + 1)
 
     def _change(self, state: TopicState, message: control.Message) -> None:
+        if self._tolerate:
+            self._catch_up(state, message)
         if isinstance(message, control.TopicAltered):
             state.config = message.config
             evict(state, message.evict_floor, message.reason, self._pieces(state))
         elif isinstance(message, control.Evicted):
             evict(state, message.evict_floor, message.reason, self._pieces(state))
         elif isinstance(message, control.RecordsDeleted):
-            apply_delete(state, self._pieces(state), message)
+            apply_delete(state, hit_by(state, self._pieces(state), message))
         elif isinstance(message, control.Ceiling):
             state.ceiling = state.ceiling_asked = max(state.ceiling, message.ceiling)
         elif isinstance(message, control.TailLost):
             lose_tail(state, message)
+
+    def _catch_up(self, state: TopicState, message: control.Message) -> None:
+        """A change may speak of records that are lost: then they were there."""
+        last_seq = 0
+        if isinstance(message, (control.Evicted, control.TopicAltered)):
+            last_seq = message.evict_floor - 1
+        elif isinstance(message, control.RecordsDeleted):
+            seqs = BitMap64.deserialize(message.seqs) if message.seqs else BitMap64()
+            last_seq = max(message.before - 1, seqs.max() if seqs else 0)
+            self.deleted.setdefault(state.id, BitMap64()).update(seqs)
+        if last_seq >= state.next_seq:
+            state.add_gap(state.next_seq, last_seq, "damaged")
 
     def _pieces(self, state: TopicState) -> Pieces:
         return Pieces(state, lambda: self._reader)
@@ -154,10 +255,10 @@ class Replay:
 
 def evict(state: TopicState, floor: int, reason: str, pieces: Pieces) -> None:
     """Raise the evict floor as the log says, past the head when records were never logged."""
-    if floor > state.next_seq:
-        state.skip_to(floor)
     if floor > state.floor:
         state.gone_payload += pieces.payload_between(state.floor, floor)
+    if floor > state.next_seq:
+        state.skip_to(floor)
     if floor > state.evict_floor:
         state.evict_floor = floor
         state.evict_reason = reason

@@ -25,8 +25,10 @@ def enforce(state: TopicState, pieces: Pieces, now_us: int) -> bool:
     old = state.evict_floor
     floor = state.floor
     by_ttl = _ttl_floor(state, pieces, floor, now_us)
-    by_count = _count_floor(state, floor)
-    by_bytes = _bytes_floor(state, pieces, max(floor, by_ttl, by_count))
+    by_count = by_bytes = 1
+    if state.config.discard == "old":  # the other kind of cap refuses instead of taking
+        by_count = _count_floor(state, floor)
+        by_bytes = _bytes_floor(state, pieces, max(floor, by_ttl, by_count))
     raise_floor(state, pieces, max(by_ttl, by_count, by_bytes), _reason(by_ttl, by_count, by_bytes))
     return state.evict_floor > old
 

@@ -4,7 +4,7 @@
     8   4   format version
     12  4   zero
     16  8   size of the body
-    24  8   xxh3-64 of the body, seeded with the number
+    24  8   xxh3-64 of the body, seeded with number and version
     32  8   number of the checkpoint
     40  ..  body: one ``Root`` as MessagePack
 
@@ -27,6 +27,7 @@ from strandline.settings import TopicConfig
 FORMAT_VERSION = 1
 _HEADER = struct.Struct("<8sIIQQQ")
 _MAGIC = b"STRNDCHK"
+_VERSION_STEP = 0x9E37_79B9_7F4A_7C15
 
 
 class GapEntry(msgspec.Struct, frozen=True, array_like=True):
@@ -114,7 +115,7 @@ def numbers_in(disk: Disk, directory: str) -> list[int]:
 
 def encode(root: Root) -> bytes:
     body = msgspec.msgpack.encode(root)
-    checksum = xxh3_64_intdigest(body, root.number)
+    checksum = _checksum(body, root.number, FORMAT_VERSION)
     header = _HEADER.pack(_MAGIC, FORMAT_VERSION, 0, len(body), checksum, root.number)
     return header + body
 
@@ -124,18 +125,30 @@ def decode(data: bytes, path: str) -> Root:
     if len(data) < _HEADER.size or not data.startswith(_MAGIC):
         raise Corrupt("not a checkpoint", path=path)
     _, version, zero, size, checksum, number = _HEADER.unpack_from(data)
+    body = data[_HEADER.size :]
+    if zero or len(body) != size or _checksum(body, number, version) != checksum:
+        raise Corrupt("a checkpoint fails its checksum", path=path, offset=_HEADER.size)
     if version != FORMAT_VERSION:
         raise NewerFormat(f"{path} has checkpoint format {version}: upgrade to read it")
-    body = data[_HEADER.size :]
-    if zero or len(body) != size or xxh3_64_intdigest(body, number) != checksum:
-        raise Corrupt("a checkpoint fails its checksum", path=path, offset=_HEADER.size)
     try:
         root = msgspec.msgpack.decode(body, type=Root)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Corrupt(f"a checkpoint cannot be read ({error})", path=path) from error
     if root.number != number:
         raise Corrupt("a checkpoint has another's number", path=path)
     return root
+
+
+def check_place(root: Root, number: int, store_id: bytes, path: str) -> None:
+    """Complain about a root that is whole but not this store's, or another's number."""
+    if root.store_id != store_id or root.number != number:
+        raise Corrupt("the checkpoint belongs to another store or place", path=path)
+
+
+def _checksum(body: bytes, number: int, version: int) -> int:
+    """The version is part of it: a damaged one is no newer format."""
+    seed = number + (version - 1) * _VERSION_STEP
+    return xxh3_64_intdigest(body, seed & 0xFFFF_FFFF_FFFF_FFFF)
 
 
 def load(disk: Disk, directory: str, store_id: bytes) -> tuple[Root, list[str]]:
@@ -145,11 +158,9 @@ def load(disk: Disk, directory: str, store_id: bytes) -> tuple[Root, list[str]]:
         path = path_of(directory, number)
         try:
             root = decode(disk.read(path), path)
+            check_place(root, number, store_id, path)
         except Corrupt as error:
             complaints.append(str(error))
-            continue
-        if root.store_id != store_id or root.number != number:
-            complaints.append(f"{path} belongs to another store or place")
             continue
         return root, complaints
     if complaints:

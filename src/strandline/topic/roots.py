@@ -69,8 +69,10 @@ class Roots:
             shard.committer.wait_synced(shard.writer.end_lsn)
             synced[shard.number] = shard.committer.synced
         library = self._library
+        # Past a damaged root's number, too: its file is left alone while it might be needed.
+        numbers = root_file.numbers_in(self._disk, self._directory)
         root = Root(
-            number=self.current.number + 1,
+            number=max([self.current.number, *numbers]) + 1,
             store_id=self.current.store_id,
             term=term,
             next_topic_id=self._catalog.next_topic_id,
@@ -90,24 +92,30 @@ class Roots:
     def clean(self) -> None:
         """Remove old roots, and files that only they needed."""
         for number in root_file.numbers_in(self._disk, self._directory):
-            if number <= self.current.number - KEPT:
+            if number < self.previous.number:
                 self._disk.remove(root_file.path_of(self._directory, number))
         keep = []
         for last_root, path in self._doomed:
-            if last_root <= self.current.number - KEPT:
+            if last_root < self.previous.number:
                 self._library.remove(path)
             else:
                 keep.append((last_root, path))
         self._doomed = keep
         for shard in self._catalog.shards:
             replay_lsn = self.previous.replay_lsn(shard.number)
-            for path in shard.writer.files.drop_below(replay_lsn):
+            shard.writer.acquire()
+            try:
+                gone = shard.writer.files.drop_below(replay_lsn)
+            finally:
+                shard.writer.release()
+            for path in gone:
                 self._disk.remove(path)
         if self.current.number >= self._first_number + KEPT:
             self._remove_set_aside()
         active = {shard.number for shard in self._catalog.shards}
         for entry in self.previous.shards:
-            if entry.shard not in active:
+            covered = entry.replay_lsn == self.current.replay_lsn(entry.shard)
+            if entry.shard not in active and covered:
                 self._remove_shard(self._shard_directory(entry.shard))
 
     def _remove_set_aside(self) -> None:
@@ -137,7 +145,7 @@ class Roots:
                 try:
                     group = mine[first : first + _CAPTURED_AT_ONCE]
                     entries += [
-                        _entry(state, replay_lsns, news.get(state.id, 0))
+                        entry_of(state, replay_lsns, news.get(state.id, 0))
                         for state in group
                         if not state.dropped
                     ]
@@ -163,7 +171,8 @@ def _is_replayed(location: int, replay_lsns: dict[int, int]) -> bool:
     return location & LOCATION_LSN >= replay_lsns[location >> LOCATION_SHARD_BITS]
 
 
-def _entry(state: TopicState, replay_lsns: dict[int, int], news: int) -> TopicEntry:
+def entry_of(state: TopicState, replay_lsns: dict[int, int], news: int) -> TopicEntry:
+    """A topic as a root keeps it."""
     if state.deleted and state.deleted.min() < state.floor:
         state.deleted = state.deleted.copy()
         state.deleted.remove_range(0, state.floor)
@@ -180,9 +189,16 @@ def _entry(state: TopicState, replay_lsns: dict[int, int], news: int) -> TopicEn
         evict_floor=state.evict_floor,
         evict_reason=state.evict_reason,
         delete_floor=state.delete_floor,
-        gone_payload=state.gone_payload,
+        gone_payload=_gone_payload(state, state.covered_payload + news),
         ceiling=state.ceiling_asked,
         deleted=state.deleted.serialize() if state.deleted else b"",
         gaps=[GapEntry(gap.first_seq, gap.last_seq, gap.reason) for gap in state.gaps],
         idempotency=[(key, *found) for key, found in (state.idempotency or {}).items()],
     )
+
+
+def _gone_payload(state: TopicState, covered: int) -> int:
+    """What a restart must not count: what went of an ephemeral tail was never counted there."""
+    if state.config.durability == "ephemeral":
+        return min(state.gone_payload, covered)
+    return state.gone_payload

@@ -9,6 +9,7 @@ topic's floor are left behind.
 from __future__ import annotations
 
 from strandline.env.clock import Clock
+from strandline.errors import Corrupt
 from strandline.segment import codec
 from strandline.segment.library import Library
 from strandline.segment.rows import Rows, of_block
@@ -41,14 +42,31 @@ class Sealer:
         self._settings = settings
 
     def run_once(self) -> bool:
-        """Seal and merge what is worth it; True when anything changed."""
+        """Seal and merge what is worth it; True when anything changed.
+
+        What is damaged stays as it is, and is told when everything else is done.
+        """
         plan = _Changes()
+        damaged: list[Corrupt] = []
         now_us = self._clock.now_us()
         for state in self._catalog.states():
             self._drop_below_floor(state, plan)
             for group in to_seal(state, self._settings, now_us):
-                self._seal(state, group, plan)
-        self._merge(plan)
+                try:
+                    self._seal(state, group, plan)
+                except Corrupt as error:
+                    damaged.append(error)
+        try:
+            self._merge(plan)
+        except Corrupt as error:
+            damaged.append(error)
+        changed = self._carry_out(plan)
+        if damaged:
+            raise damaged[0]
+        return changed
+
+    def _carry_out(self, plan: _Changes) -> bool:
+        """Write a root of the store after the changes, then make them."""
         dead = self._dead_segments(plan)
         if not (plan.added or plan.removed or dead):
             return False
@@ -85,6 +103,7 @@ class Sealer:
             return
         numbers = set(shared[window : window + MERGED_AT_ONCE])
         parts: dict[int, list[Rows]] = {}
+        merged: dict[int, list[Run]] = {}
         for state in sorted(self._catalog.states(), key=lambda state: state.id):
             gone = plan.removed.get(state.id, set())
             group = [
@@ -93,10 +112,12 @@ class Sealer:
             rows = _rows(state, group) if group else []
             if rows:
                 parts[state.id] = rows
-            if group:
-                plan.removed.setdefault(state.id, set()).update(group)
+            merged[state.id] = group
         if parts:
             self._checkpointer.write_segment(codec.SHARED, parts, plan.added)
+        for topic_id, group in merged.items():
+            if group:
+                plan.removed.setdefault(topic_id, set()).update(group)
 
     def _dead_segments(self, plan: _Changes) -> set[int]:
         live = {run.segment.info.number for runs in plan.added.values() for run in runs}

@@ -114,6 +114,7 @@ class TopicState:
     __slots__ = (
         "ceiling",
         "ceiling_asked",
+        "ceiling_at",
         "ceiling_step",
         "config",
         "covered_payload",
@@ -167,6 +168,7 @@ class TopicState:
         self.gone_payload = 0
         self.ceiling = self.ceiling_asked = FIRST_CEILING
         self.ceiling_step = FIRST_CEILING
+        self.ceiling_at = 0
         self.fast_until = 0
         self.runs: tuple[Run, ...] = ()
         self.tail = TailIndex(1)

@@ -1,6 +1,7 @@
 """The SYSTEM file: which store this is, and in which format. Written once, when the store is made.
 
-JSON on one line, so that a person can read it; the last field is a checksum of the others.
+JSON on one line, so that a person can read it; the last field is a checksum of the line without it,
+so a newer format can be told from a damaged one.
 """
 
 from __future__ import annotations
@@ -26,26 +27,45 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
 
 def ensure(disk: Disk, directory: str, now_us: int) -> bytes:
     """The store's id, after making the store if the directory is empty."""
-    path = f"{directory}/SYSTEM"
-    if disk.exists(path):
+    if disk.exists(f"{directory}/SYSTEM"):
         return read(disk, directory)
-    foreign = [name for name in disk.list_dir(directory) if name not in _OWN_NAMES]
+    refuse_foreign(disk, directory)
+    store_id = disk.random_id()
+    write(disk, directory, store_id, now_us)
+    return store_id
+
+
+def refuse_foreign(disk: Disk, directory: str) -> None:
+    """Raise when a directory is no store and not empty: to be asked before it is touched."""
+    names = disk.list_dir(directory)
+    if "SYSTEM" in names:
+        return
+    foreign = [name for name in names if name not in _OWN_NAMES]
     if "wal" in foreign or "meta" in foreign:
-        raise Corrupt("the SYSTEM file is missing: restore it from a backup", path=path)
+        reason = "the SYSTEM file is missing: restore it from a backup"
+        raise Corrupt(reason, path=f"{directory}/SYSTEM")
     if foreign:
         raise NotAStore(
             f"{directory} is not a store and not empty (it has {foreign[0]!r}): name another "
             "directory"
         )
-    store_id = disk.random_id()
-    system = System(format=FORMAT_VERSION, store_id=store_id.hex(), created_us=now_us)
-    sealed = msgspec.structs.replace(system, checksum=_checksum(system))
-    disk.durable_replace(path, msgspec.json.encode(sealed) + b"\n")
-    return store_id
+
+
+def write(disk: Disk, directory: str, store_id: bytes, created_us: int) -> None:
+    """Say for good which store this is."""
+    system = System(format=FORMAT_VERSION, store_id=store_id.hex(), created_us=created_us)
+    checksum = xxh3_64_hexdigest(msgspec.json.encode(system))
+    sealed = msgspec.structs.replace(system, checksum=checksum)
+    disk.durable_replace(f"{directory}/SYSTEM", msgspec.json.encode(sealed) + b"\n")
 
 
 def read(disk: Disk, directory: str) -> bytes:
     """The id of an existing store."""
+    return bytes.fromhex(describe(disk, directory).store_id)
+
+
+def describe(disk: Disk, directory: str) -> System:
+    """What the SYSTEM file of an existing store says."""
     path = f"{directory}/SYSTEM"
     try:
         content = disk.read(path)
@@ -56,15 +76,12 @@ def read(disk: Disk, directory: str) -> bytes:
         store_id = bytes.fromhex(system.store_id)
     except (msgspec.DecodeError, ValueError) as error:
         raise Corrupt(f"the SYSTEM file cannot be read ({error})", path=path) from error
+    line = content.replace(f'"{system.checksum}"'.encode(), b'""')
+    if system.checksum != xxh3_64_hexdigest(line.rstrip(b"\n")) or len(store_id) != 16:
+        raise Corrupt("the SYSTEM file fails its checksum", path=path)
     if system.format > FORMAT_VERSION:
         raise NewerFormat(
-            f"{directory} has store format {system.format}, this version reads {FORMAT_VERSION}: "
+            f"{path} has store format {system.format}, this version reads {FORMAT_VERSION}: "
             "upgrade Strandline"
         )
-    if system.checksum != _checksum(system) or len(store_id) != 16:
-        raise Corrupt("the SYSTEM file fails its checksum", path=path)
-    return store_id
-
-
-def _checksum(system: System) -> str:
-    return xxh3_64_hexdigest(msgspec.json.encode(msgspec.structs.replace(system, checksum="")))
+    return system

@@ -6,6 +6,7 @@ Blocking, and safe from many threads.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Unpack
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from strandline.env.clock import Clock
-from strandline.errors import Invalid, RecordsLost, TooLarge, UnknownTopic
+from strandline.errors import Invalid, RecordsLost, StrandlineError, TooLarge, UnknownTopic
 from strandline.record import Appended, Record
 from strandline.settings import LimitSettings, TopicConfig, topic_config
 from strandline.topic import deletes, retention
@@ -27,6 +28,7 @@ from strandline.topic.batch import (
     of_arrow,
     of_many,
     of_one,
+    of_plain,
 )
 from strandline.topic.page import Page
 from strandline.topic.pieces import Pieces
@@ -40,6 +42,7 @@ from strandline.wal.shard import Shard
 PAGE_SIZE = 256
 _READ_SIZE_MAX = 64 << 20
 _FOLLOW_PATIENCE_S = 0.5
+_TS_MAX = 2**63 - 1
 
 
 class TopicStatistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,9 +138,11 @@ class Topic:
                 if state.waiters:
                     state.wake()
                 return Appended(seq, seq, seq)
+        except StrandlineError:
+            raise
         except BaseException as error:
-            if state.next_seq > state.head_seq + 1:
-                writer.poison(f"an append was interrupted ({error!r})")
+            # Interrupted between placing and publishing: memory and log may disagree.
+            writer.poison(f"an append was interrupted ({error!r})")
             raise
         finally:
             self._unlock()
@@ -174,6 +179,8 @@ class Topic:
         self, data: bytes | Sequence[bytes], **options: Unpack[AppendOptions]
     ) -> Pending:
         """Place an append now and wait for it later: ``wait()``, or ``await durable()``."""
+        if not options and type(data) is bytes:
+            return place(self._state, self._shard(), of_plain(data, self._limits), None)
         check_options(options)
         key, tag = options.get("key"), options.get("tag")
         node, meta = options.get("node"), options.get("meta")
@@ -197,10 +204,13 @@ class Topic:
         epoch: int | None = None,
     ) -> Page:
         """The records after a cursor, at most so many. ``node`` is spared its own records."""
+        _check_whole(after=after, limit=limit, size_max=size_max)
         if after < 0 or limit < 1 or size_max < 1:
             raise Invalid("after is 0 or a seq, limit and size_max are at least 1")
         if limit > self._limits.page_records_max:
             raise TooLarge(f"limit is over page_records_max ({self._limits.page_records_max})")
+        if node is not None and not isinstance(node, str):
+            raise Invalid(f"node is text, not {type(node).__name__}")
         self._look()
         return read_page(
             self._state,
@@ -214,6 +224,8 @@ class Topic:
 
     def cursor_at(self, ts: int) -> int:
         """The cursor from which a read gives the records of a time (microseconds) and later."""
+        _check_whole(ts=ts)
+        ts = max(-_TS_MAX, min(ts, _TS_MAX))
         self._look()
         state = self._state
         pieces = Pieces(state, self._reader)
@@ -246,6 +258,8 @@ class Topic:
             state.waiters.append(gate)
             if state.head_seq <= after and not state.dropped:
                 gate.acquire(timeout=min(_FOLLOW_PATIENCE_S, left or _FOLLOW_PATIENCE_S))
+            with contextlib.suppress(ValueError):  # woken: then it has been taken out already
+                state.waiters.remove(gate)
             failure = None if self._writer is None else self._writer.failure
             if failure is not None and state.head_seq <= after:
                 raise failure
@@ -277,8 +291,12 @@ class Topic:
         """Delete records for good: below a seq, with a tag (``"eu*"`` for a beginning), or both."""
         if before is None and match is None:
             raise Invalid("say what to delete: before=SEQ, match=TAG, or both")
-        if before is not None and before < 1:
-            raise Invalid("before is a seq: at least 1")
+        if before is not None:
+            _check_whole(before=before)
+            if before < 1:
+                raise Invalid("before is a seq: at least 1")
+        if match is not None and not isinstance(match, str):
+            raise Invalid(f"match is a tag, not {type(match).__name__}")
         state, shard = self._state, self._shard()
         with shard.maintenance:
             self._enforce(log=True)
@@ -290,13 +308,15 @@ class Topic:
             else:
                 seqs = deletes.find_tagged(state, match, bound)
                 message = control.RecordsDeleted(0, seqs.serialize() if seqs else b"")
+            hit = deletes.hit_by(state, pieces, message)
             shard.writer.acquire()
             try:
                 self._alive()
+                self._flush(shard)
                 shard.writer.place_control(state.id, message)
             finally:
                 shard.writer.release()
-            deletes.apply_delete(state, pieces, message)
+            deletes.apply_delete(state, hit)
             done = Deleted(
                 deleted=count - state.live_count,
                 earliest_seq=state.earliest_seq,
@@ -326,11 +346,13 @@ class Topic:
             if state.next_seq != state.head_seq + 1:
                 return False
             if state.memory is not None and config.durability != state.config.durability:
-                first = state.memory.first_seq
-                shard.writer.place_control(state.id, control.Evicted(first, "lost"))
                 flush_memory(state, shard)
-            message = control.TopicAltered(config, state.evict_floor, state.evict_reason)
-            shard.writer.place_control(state.id, message)
+                # What was deleted while it was in no file is on the log again.
+                seqs = state.deleted.serialize() if state.deleted else b""
+                message = control.RecordsDeleted(state.delete_floor, seqs)
+                shard.writer.place_control(state.id, message)
+            altered = control.TopicAltered(config, state.evict_floor, state.evict_reason)
+            shard.writer.place_control(state.id, altered)
             state.config = config
             set_fast_lane(state)
             return True
@@ -374,16 +396,30 @@ class Topic:
         state = self._state
         if (retention.is_limited(state) and state.config.discard == "old") or state.config.ttl_ms:
             now_us = max(self._clock.now_us(), state.last_ts)
-            if retention.enforce(state, Pieces(state, self._reader), now_us) and state.memory:
-                state.memory = state.memory.from_seq(state.floor)
-        if log and state.evict_floor > state.evict_logged and self._writer is not None:
+            if retention.enforce(state, Pieces(state, self._reader), now_us):
+                self._shrink_memory()
+        shard = self._shard_or_none
+        if log and state.evict_floor > state.evict_logged and shard is not None:
             message = control.Evicted(state.evict_floor, state.evict_reason)
-            self._writer.acquire()
+            shard.writer.acquire()
             try:
-                self._writer.place_control(state.id, message)
+                self._flush(shard)
+                shard.writer.place_control(state.id, message)
             finally:
-                self._writer.release()
+                shard.writer.release()
             state.evict_logged = state.evict_floor
+
+    def _shrink_memory(self) -> None:
+        """Let go of evicted records that are in no file and will never be in one."""
+        state = self._state
+        with state.guard:
+            if state.memory is not None and state.config.durability == "ephemeral":
+                state.memory = state.memory.from_seq(state.floor)
+
+    def _flush(self, shard: Shard) -> None:
+        """Put records on the log before a message that is about them. Writer's lock held."""
+        if self._state.config.durability == "memory":
+            flush_memory(self._state, shard)
 
     def _shard(self) -> Shard:
         if self._shard_or_none is None:
@@ -393,3 +429,9 @@ class Topic:
     def _alive(self) -> None:
         if self._state.dropped:
             raise UnknownTopic(f"topic {self.name!r} was deleted: create it again")
+
+
+def _check_whole(**numbers: object) -> None:
+    for name, number in numbers.items():
+        if not isinstance(number, int):
+            raise Invalid(f"{name} is a whole number, not {type(number).__name__}")

@@ -275,7 +275,7 @@ def _bytes_of(array: np.ndarray) -> memoryview:
 def _array(values: object, kind: pa.DataType) -> pa.Array:
     try:
         array = pa.array(values, kind)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, UnicodeError) as error:
         raise Invalid(f"records are bytes, tags and nodes are text: {error}") from error
     if isinstance(array, pa.ChunkedArray):
         raise Invalid("a batch holds at most 2 GiB of one column: split it")

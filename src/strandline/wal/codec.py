@@ -71,7 +71,8 @@ class FileHeader(msgspec.Struct, frozen=True, kw_only=True):
     term: int
     file_size: int
     previous: int
-    """The first eight bytes of the frame just before this file, 0 when there is none."""
+    """The first eight bytes of the frame just before this file, 0 when there is none, or when the
+    writer had no reason to read it: a checkpoint covered all that came before."""
     durable_upto: int
     boot: int
     created_us: int

@@ -17,6 +17,7 @@ nothing that waited for the failed round is ever published.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -35,6 +36,7 @@ class Committer:
         self.rounds = 0
         self.kick = threading.Event()
         self._leading = threading.Lock()
+        self._waking = threading.Lock()  # one round may end while the one before still wakes
         self._waiters: deque[tuple[int, threading.Lock]] = deque()
         self._pending: deque[tuple[int, Callable[[], None]]] = deque()
         self._futures: list[tuple[int, asyncio.Future[None]]] = []
@@ -63,7 +65,8 @@ class Committer:
         future = asyncio.get_running_loop().create_future()
         with self._futures_lock:
             self._futures.append((lsn, future))
-        self.kick.set()
+        if not self.kick.is_set():
+            self.kick.set()
         await future
 
     def run_once(self) -> None:
@@ -84,6 +87,7 @@ class Committer:
     def _lead(self, lsn: int) -> None:
         try:
             if self.synced < lsn:
+                self._check()  # the leader before this one may have failed a moment ago
                 self._round()
         finally:
             self._leading.release()
@@ -116,6 +120,9 @@ class Committer:
             writer.poison(f"a sync of shard {writer.files.shard} failed ({error})")
             self._pending.clear()
             self._check()
+        except BaseException:
+            writer.give_back(files[:-1], names_dirty=names_dirty)
+            raise
         self.rounds += 1
         self._advance(target)
 
@@ -123,9 +130,10 @@ class Committer:
         writer, pending = self.writer, self._pending
         writer.acquire()
         try:
-            self.synced = writer.durable_upto = target
             while pending and pending[0][0] <= target:
                 pending.popleft()[1]()
+            # Last: who looks at it without the lock takes it as a sign that all is published.
+            self.synced = writer.durable_upto = target
         finally:
             writer.release()
 
@@ -133,26 +141,32 @@ class Committer:
         """Let go those who are served, and one of the others to lead."""
         waiters = self._waiters
         next_leader: threading.Lock | None = None
-        for _ in range(len(waiters)):
-            lsn, gate = waiters.popleft()
-            if self._settled(lsn):
-                gate.release()
-            elif next_leader is None:
-                next_leader = gate
-            else:
-                waiters.append((lsn, gate))
+        with self._waking:
+            for _ in range(len(waiters)):
+                lsn, gate = waiters.popleft()
+                if self._settled(lsn):
+                    gate.release()
+                elif next_leader is None:
+                    next_leader = gate
+                else:
+                    waiters.append((lsn, gate))
         if next_leader is not None:
             next_leader.release()
 
     def _resolve_futures(self) -> None:
+        done: list[tuple[int, asyncio.Future[None]]] = []
+        waiting: list[tuple[int, asyncio.Future[None]]] = []
         with self._futures_lock:
-            done = [entry for entry in self._futures if self._settled(entry[0])]
-            self._futures = [entry for entry in self._futures if not self._settled(entry[0])]
+            for entry in self._futures:
+                (done if self._settled(entry[0]) else waiting).append(entry)
+            self._futures = waiting
         by_loop: dict[asyncio.AbstractEventLoop, list[tuple[int, asyncio.Future[None]]]] = {}
         for lsn, future in done:
             by_loop.setdefault(future.get_loop(), []).append((lsn, future))
         for loop, entries in by_loop.items():
-            loop.call_soon_threadsafe(self._settle, entries)
+            # A loop that was closed has nobody left who could wait.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._settle, entries)
         if self._futures:
             self.kick.set()
 

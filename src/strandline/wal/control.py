@@ -97,5 +97,8 @@ def encode(message: Message) -> bytes:
 
 def decode(payload: bytes) -> Message:
     """The message; ``msgspec.DecodeError`` when it is none that this version knows."""
-    message: Message = _decoder.decode(payload)
+    try:
+        message: Message = _decoder.decode(payload)
+    except UnicodeDecodeError as error:
+        raise msgspec.DecodeError(str(error)) from error
     return message

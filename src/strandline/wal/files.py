@@ -33,14 +33,21 @@ class WalFile:
 
 
 class ShardFiles:
-    """The readable files of a shard in order. Readers need no lock: the tuple is swapped whole."""
+    """The readable files of a shard in order. Readers need no lock: the tuple is swapped whole.
+
+    Once a writer is at work, whoever adds or drops a file holds its lock.
+    """
 
     def __init__(self, disk: Disk, directory: str, shard: int) -> None:
         self.disk = disk
         self.directory = directory
         self.shard = shard
-        self.entries: tuple[WalFile, ...] = ()
-        self._firsts: list[int] = []
+        self._index: tuple[list[int], tuple[WalFile, ...]] = ([], ())
+
+    @property
+    def entries(self) -> tuple[WalFile, ...]:
+        """The files, oldest first."""
+        return self._index[1]
 
     def path(self, first_lsn: int) -> str:
         return f"{self.directory}/wal-{first_lsn:020d}.log"
@@ -49,13 +56,15 @@ class ShardFiles:
         return f"{self.directory}/spare-{number:020d}.zero"
 
     def add(self, entry: WalFile) -> None:
-        self._swap((*self.entries, entry))
+        """Take in a file, in place of one that was begun at the same lsn and never got a frame."""
+        kept = [known for known in self.entries if known.first_lsn != entry.first_lsn]
+        self._swap((*kept, entry))
 
     def locate(self, lsn: int) -> tuple[WalFile, int]:
         """The file that holds an lsn and the offset in it."""
-        firsts, entries = self._firsts, self.entries
+        firsts, entries = self._index
         place = bisect.bisect_right(firsts, lsn) - 1
-        if place < 0 or place >= len(entries) or entries[place].first_lsn > lsn:
+        if place < 0:
             raise Closed(f"lsn {lsn} of shard {self.shard} has been checkpointed away")
         entry = entries[place]
         return entry, FILE_HEADER_SIZE + lsn - entry.first_lsn
@@ -87,8 +96,7 @@ class ShardFiles:
             entry.file.close()
 
     def _swap(self, entries: tuple[WalFile, ...]) -> None:
-        self._firsts = [entry.first_lsn for entry in entries]
-        self.entries = entries
+        self._index = ([entry.first_lsn for entry in entries], entries)
 
 
 def first_lsn_of(name: str) -> int | None:

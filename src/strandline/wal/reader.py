@@ -63,7 +63,7 @@ class Reader:
             for mask in masks:
                 head = _unmasked(self._bytes(shard, lsn, block.HEADER_SIZE, fresh=fresh), mask)
                 size = block.HEADER.unpack(head)[1]
-                if not block.HEADER_SIZE <= size <= codec.FRAME_SIZE_MAX or size % 8:
+                if not block.HEADER_SIZE <= size <= self._room(shard, lsn) or size % 8:
                     continue
                 view = _unmasked(self._bytes(shard, lsn, size, fresh=fresh), mask)
                 if block.verify(view, self._seed):
@@ -80,6 +80,11 @@ class Reader:
             self._window = memoryview(data.ljust(size, b"\0"))
             self._window_path, self._window_offset, start = entry.path, offset, 0
         return self._window[start : start + size]
+
+    def _room(self, shard: int, lsn: int) -> int:
+        """How many bytes a file can hold from an lsn on."""
+        entry, offset = self._shards[shard].locate(lsn)
+        return entry.size - offset
 
     def _corrupt(self, shard: int, lsn: int, reason: str) -> Corrupt:
         entry, offset = self._shards[shard].locate(lsn)

@@ -40,6 +40,7 @@ from strandline.wal.files import (
     WalFile,
     first_lsn_of,
 )
+from strandline.wal.wreck import Loss, Wreck, examine
 
 _CHECK = struct.Struct("<Q")
 
@@ -67,12 +68,16 @@ Frame = Single | Batch
 
 
 class Damage(msgspec.Struct, frozen=True, kw_only=True):
-    """A place of the log that is not what was written."""
+    """A place of the log that is not what was written, and what it held (``wal/wreck.py``)."""
 
     path: str
     offset: int
     lsn: int
     reason: str
+    end_lsn: int = 0
+    """Where reading went on; 0 when nobody looked further."""
+    losses: tuple[Loss, ...] = ()
+    unknown_size: int = 0
 
     def error(self) -> Corrupt:
         return Corrupt(f"{self.reason} (lsn {self.lsn})", path=self.path, offset=self.offset)
@@ -81,11 +86,22 @@ class Damage(msgspec.Struct, frozen=True, kw_only=True):
 class ShardLog:
     """The files of one shard as recovery found them. Owned by one thread."""
 
-    def __init__(self, disk: Disk, directory: str, shard: int, store_id: bytes) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        shard: int,
+        store_id: bytes,
+        *,
+        tolerate: bool = False,
+        names: Sequence[str] | None = None,
+    ) -> None:
         self.files = ShardFiles(disk, directory, shard)
         self.headers: list[codec.FileHeader] = []
         self.cut: list[str] = []
         self.damage: list[Damage] = []
+        self.strangers: list[Damage] = []
+        """Files of others in the place of ours: whatever that held is gone."""
         self.end_lsn = 0
         self.previous = 0
         self.last_ts = 0
@@ -94,16 +110,17 @@ class ShardLog:
         self._store_id = store_id
         self._seed = codec.store_seed(store_id)
         self._header_seed = codec.shard_seed(store_id, shard)
-        self._find_files()
+        self._tolerate = tolerate
+        self._find_files(disk.list_dir(directory) if names is None else names)
 
-    def scan(
-        self, place: int, start_lsn: int, *, tolerate: bool = False, until_lsn: int | None = None
-    ) -> Iterator[Frame]:
+    def scan(self, place: int, start_lsn: int, *, until_lsn: int | None = None) -> Iterator[Frame]:
         """The frames of one file from an lsn on. Raises Corrupt unless damage is tolerated."""
-        entry, header = self.files.entries[place], self.headers[place]
-        content = memoryview(entry.file.pread(entry.file.size(), 0).ljust(entry.size, b"\0"))
+        header = self.headers[place]
+        content = self._content(place)
         limit = self.files.end_of(place)
-        end = len(content) if limit is None else FILE_HEADER_SIZE + limit - header.first_lsn
+        end = len(content)
+        if limit is not None:  # beyond the content when the file in between was never begun
+            end = min(end, FILE_HEADER_SIZE + limit - header.first_lsn)
         if until_lsn is not None:
             end = min(end, FILE_HEADER_SIZE + until_lsn - header.first_lsn)
         offset = FILE_HEADER_SIZE + max(0, start_lsn - header.first_lsn)
@@ -115,11 +132,15 @@ class ShardLog:
             self.end_lsn = base + offset
             if until_lsn is not None and self.end_lsn >= until_lsn:
                 return
-            if limit == self.end_lsn and self._chained(place, tolerate=tolerate):
+            if limit == self.end_lsn and self._chained(place):
                 return
-            resumed = self._stopped(content, offset, place, tolerate=tolerate)
+            wreck, resumed = self._stopped(content, offset, place, end)
+            if wreck is not None and wreck.blocks:
+                yield Batch(wreck.location, wreck.ts, wreck.blocks)
             if resumed is None:
                 return
+            if resumed == offset:
+                content = self._content(place)
             offset = resumed
 
     def _frames(self, content: memoryview, offset: int, end: int, base: int) -> Iterator[Frame]:
@@ -172,38 +193,106 @@ class ShardLog:
             return None
         return blocks
 
-    def _chained(self, place: int, *, tolerate: bool) -> bool:
+    def _content(self, place: int) -> memoryview:
+        """All bytes of a file, after a look at whether it has been cut short."""
+        entry, header = self.files.entries[place], self.headers[place]
+        content = memoryview(entry.file.pread(entry.file.size(), 0))
+        if len(content) < entry.size:
+            # A file gets its size in one step, before its first byte: a power loss may take that
+            # step back only as long as nothing in the file was synced.
+            base = header.first_lsn - FILE_HEADER_SIZE
+            said = [upto for _, upto in self._headers_behind(content, FILE_HEADER_SIZE - 8, base)]
+            synced = max([self.durable_upto, *said, self._said_later(place)])
+            same_boot = header.boot == codec.boot_number(self.files.disk.boot_id())
+            if same_boot or synced > header.first_lsn:
+                self._complain(entry.path, len(content), base + len(content), "the file is cut off")
+            content = memoryview(bytes(content).ljust(entry.size, b"\0"))
+        return content
+
+    def _note_cut_off(self, place: int, offset: int) -> None:
+        """Where the log ends because its file does, nobody knows what came behind."""
+        entry = self.files.entries[place]
+        known = any(damage.path == entry.path for damage in self.damage)
+        if known and entry.file.size() < min(entry.size, offset + 8):
+            lsn = entry.first_lsn - FILE_HEADER_SIZE + offset
+            size = entry.size - offset
+            reason = "whatever came behind the end of the file"
+            self.damage.append(
+                Damage(
+                    path=entry.path,
+                    offset=offset,
+                    lsn=lsn,
+                    reason=reason,
+                    end_lsn=lsn + size,
+                    unknown_size=size,
+                )
+            )
+
+    def _complain(self, path: str, offset: int, lsn: int, reason: str) -> None:
+        """Tell of damage that by itself takes no record: raise it, or note it."""
+        damage = Damage(path=path, offset=offset, lsn=lsn, reason=reason, end_lsn=lsn)
+        if not self._tolerate:
+            raise damage.error()
+        self.damage.append(damage)
+
+    def _chained(self, place: int) -> bool:
         """Whether the next file was begun behind the very frame that we read last."""
-        following = self.headers[place + 1]
-        if following.previous == self.previous or tolerate:
-            return True
-        entry = self.files.entries[place + 1]
-        reason = "the file does not follow the one before it"
-        damage = Damage(path=entry.path, offset=0, lsn=following.first_lsn, reason=reason)
-        raise damage.error()
+        following, path = self.headers[place + 1], self.files.entries[place + 1].path
+        known = any(damage.path in (path, self.files.entries[place].path) for damage in self.damage)
+        if following.previous not in (0, self.previous) and not known:
+            reason = "the file does not follow the one before it"
+            self._complain(path, 0, following.first_lsn, reason)
+        return True
 
     def _stopped(
-        self, content: memoryview, offset: int, place: int, *, tolerate: bool
-    ) -> int | None:
-        """Decide what a place without a whole frame means; the offset to go on from, or None."""
+        self, content: memoryview, offset: int, place: int, end: int
+    ) -> tuple[Wreck | None, int | None]:
+        """Decide what a place without a whole frame means; what it held, and where to go on."""
         entry, header = self.files.entries[place], self.headers[place]
         base = header.first_lsn - FILE_HEADER_SIZE
         found = self._headers_behind(content, offset, base)
         durable = max([self.durable_upto, *(upto for _, upto in found), self._said_later(place)])
         if base + offset >= durable and self._torn(content, offset):
-            self.cut = [later.path for later in self.files.entries[place + 1 :]]
+            self.cut += [later.path for later in self.files.entries[place + 1 :]]
             self.files.keep(place + 1)
             self.headers = self.headers[: place + 1]
-            return None
+            self._note_cut_off(place, offset)
+            return None, None
         reason = "a damaged frame" if self._torn_free(content, offset) else "synced frames are gone"
         damage = Damage(path=entry.path, offset=offset, lsn=base + offset, reason=reason)
-        if not tolerate:
+        if not self._tolerate:
             raise damage.error()
-        self.damage.append(damage)
-        if found:
-            return found[0][0]
-        self.end_lsn = self.files.end_of(place) or self.end_lsn
-        return None
+        head = bytes(content[offset : offset + HEADER_SIZE])
+        if entry.file.pread(HEADER_SIZE, offset).ljust(len(head), b"\0") != head:
+            return None, offset  # a writer is at work, and has been here since we read the file
+        resumed = next((hit for hit, _ in found if hit < end), None)
+        behind = resumed or self._last_offset(content, place, durable - base)
+        wreck = self._examine(content[offset:behind], base + offset, behind - offset)
+        self.damage.append(
+            msgspec.structs.replace(
+                damage,
+                end_lsn=base + behind,
+                losses=tuple(wreck.losses),
+                unknown_size=wreck.unknown_size,
+            )
+        )
+        if resumed is None:
+            self.end_lsn = base + behind
+        return wreck, resumed
+
+    def _last_offset(self, content: memoryview, place: int, durable_offset: int) -> int:
+        """Where the frames of a file ended, when none behind a bad place can be found."""
+        limit = self.files.end_of(place)
+        if limit is not None:
+            return FILE_HEADER_SIZE + limit - self.headers[place].first_lsn
+        used = len(bytes(content).rstrip(b"\0"))
+        return max(used + -used % 8, durable_offset)
+
+    def _examine(self, place: memoryview, lsn: int, size: int) -> Wreck:
+        location = self.files.shard << LOCATION_SHARD_BITS | lsn
+        wreck = examine(place, location, self._seed, self._header_seed)
+        wreck.unknown_size += size - len(place)  # what lies behind the end of the file
+        return wreck
 
     def _headers_behind(self, content: memoryview, offset: int, base: int) -> list[tuple[int, int]]:
         """Offset and durable_upto of every frame header behind a bad place."""
@@ -259,26 +348,36 @@ class ShardLog:
             for start in range(first, offset + size, codec.SECTOR)
         )
 
-    def _find_files(self) -> None:
+    def _find_files(self, names: Sequence[str]) -> None:
         disk, directory = self.files.disk, self.files.directory
-        for name in disk.list_dir(directory):
+        found = []
+        for name in names:
             first_lsn = first_lsn_of(name)
             if first_lsn is None:
                 continue
             path = f"{directory}/{name}"
             file = disk.open_read(path)
             header = self._header_of(file, path, first_lsn)
-            if header is None or (self.headers and header.term < self.headers[-1].term):
-                self.cut.append(path)
-                file.close()
+            if header is None:
+                self._cut_off(path, file)
+            else:
+                found.append((header, path, file))
+        for header, path, file in sorted(found, key=lambda entry: entry[0].first_lsn):
+            last = self.headers[-1] if self.headers else None
+            if last and (header.term < last.term or header.first_lsn == last.first_lsn):
+                self._cut_off(path, file)
                 continue
             self.headers.append(header)
-            self.files.add(WalFile(first_lsn, header.term, header.file_size, path, file))
+            self.files.add(WalFile(header.first_lsn, header.term, header.file_size, path, file))
         if self.headers:
             self.end_lsn = self.headers[0].first_lsn
 
+    def _cut_off(self, path: str, file: ReadFile) -> None:
+        self.cut.append(path)
+        file.close()
+
     def _header_of(self, file: ReadFile, path: str, first_lsn: int) -> codec.FileHeader | None:
-        """The file's header, or None when the file was never begun."""
+        """The file's header, or None when the file was never begun, or is not ours."""
         start = file.pread(FILE_HEADER_SIZE, 0)
         header = codec.decode_file_header(start)
         if isinstance(header, int):
@@ -288,14 +387,46 @@ class ShardLog:
         if header is None:
             base = first_lsn - FILE_HEADER_SIZE
             content = memoryview(file.pread(file.size(), 0))
-            said = [upto for _, upto in self._headers_behind(content, 0, base)]
-            if any(content[: codec.SECTOR]) or max(said, default=0) > first_lsn:
-                raise Corrupt("the header of a WAL file is damaged", path=path)
+            found = self._headers_behind(content, 0, base)
+            said = max((upto for _, upto in found), default=0)
+            if any(content[: codec.SECTOR]) or said > first_lsn or self._lost_its_size(content):
+                self._complain(path, 0, first_lsn, "the header of a WAL file is damaged")
+                return self._guessed_header(content, first_lsn, [hit for hit, _ in found])
             return None
-        mine = (header.store_id, header.shard, header.first_lsn)
-        if mine != (self._store_id, self.files.shard, first_lsn):
-            raise Corrupt("the file belongs to another place or store", path=path)
+        if (header.store_id, header.shard) != (self._store_id, self.files.shard):
+            self._complain(path, 0, first_lsn, "the file belongs to another store or shard")
+            size = max(0, file.size() - FILE_HEADER_SIZE)
+            self.strangers.append(
+                msgspec.structs.replace(self.damage[-1], end_lsn=0, unknown_size=size)
+            )
+            return None
+        if header.first_lsn != first_lsn:
+            self._complain(path, 0, first_lsn, "the file belongs to another place")
         return header
+
+    def _lost_its_size(self, content: memoryview) -> bool:
+        """Whether a file is shorter than any ever was, without a power loss to explain it."""
+        boot = codec.boot_number(self.files.disk.boot_id())
+        known = bool(self.headers) and self.headers[-1].boot == boot
+        return known and len(content) < FILE_HEADER_SIZE
+
+    def _guessed_header(
+        self, content: memoryview, first_lsn: int, frames: list[int]
+    ) -> codec.FileHeader:
+        """What a damaged header must have said: its frames tell the term, its name the lsn."""
+        terms = [codec.HEADER.unpack_from(content, hit)[5] for hit in frames]
+        known = self.headers[-1].term if self.headers else 0
+        return codec.FileHeader(
+            shard=self.files.shard,
+            store_id=self._store_id,
+            first_lsn=first_lsn,
+            term=max(known, *terms[:1], 0),
+            file_size=len(content),
+            previous=0,
+            durable_upto=0,
+            boot=0,
+            created_us=0,
+        )
 
 
 def in_order(logs: Sequence[ShardLog]) -> list[tuple[ShardLog, int]]:

@@ -27,12 +27,16 @@ class Shard:
         writer = self.writer
         writer.acquire()
         try:
-            while self.unflushed:
-                topic_id, flush = next(iter(self.unflushed.items()))
-                flush()  # a refused one stays in the list: its turn comes again
-                del self.unflushed[topic_id]
+            self.flush_nowait()
         finally:
             writer.release()
+
+    def flush_nowait(self) -> None:
+        """The same with the writer's lock held."""
+        while self.unflushed:
+            topic_id, flush = next(iter(self.unflushed.items()))
+            flush()  # a refused one stays in the list: its turn comes again
+            del self.unflushed[topic_id]
 
     def run_once(self) -> None:
         """The sync job's turn: flush, then sync what is not yet durable."""

@@ -6,13 +6,15 @@ because a blocked lock costs a hand-over of the interpreter per append (see docs
 
 Safety:
 - A frame is stored with its first eight bytes last (``wal/codec.py`` says why).
-- A store that fails leaves the end of the log where it was and zeros behind it; when even the
-  zeros cannot be stored the shard is poisoned, so that no half frame ever stands in front of a
-  later one.
+- A store that fails leaves the end of the log where it was and zeros behind it, and the next frame
+  begins a new file: a power loss may bring bytes of the failed one back, and they must not mix with
+  another. When even the zeros cannot be stored the shard is poisoned.
 - ``limit`` is the one check on the fast path: a poisoned, closed or full writer has a limit below
   every offset, and the slow path tells which it is.
 - Rotation renames a prepared file into place without waiting for the disk. The committer syncs
-  old file, directory and new file in that order before it calls anything behind it durable.
+  old file, directory and new file in that order before it calls anything behind it durable. Only
+  the first file of a term is synced at once: it tells the next opening that the last clean close
+  is no longer the last word, and that acknowledged records may be gone.
 """
 
 from __future__ import annotations
@@ -84,8 +86,11 @@ class Writer:
         self._limit = -1
         self._file_limit = -1
         self._refusal: StrandlineError | None = None
+        self._owed: list[tuple[int, control.Message]] = []
+        self._boot = codec.boot_number(files.disk.boot_id())
         self._previous = previous
         self._next_size = settings.file_size_first
+        self.spare_wanted = threading.Event()
         self._spares: list[tuple[str, int]] = []
         self._spare_numbers = itertools.count(1)
 
@@ -184,9 +189,40 @@ class Writer:
     def refuse(self, reason: StrandlineError | None) -> None:
         """Refuse records from now on (None: take them again). Control messages still pass."""
         self.acquire()
+        self.turn_away(reason)
+        self.release()
+
+    def turn_away(self, reason: StrandlineError | None) -> None:
+        """The same with the lock held."""
         self._refusal = reason
         self._set_limit()
-        self.release()
+
+    def begin(self) -> None:
+        """Before a record stays in memory: refuse it, or begin the term on disk. Lock held."""
+        if self._limit < 0:
+            self._make_room(0)
+
+    def owe(self, topic_id: int, message: control.Message) -> None:
+        """Have this message placed before anything else. Lock held."""
+        self._owed.append((topic_id, message))
+        self._set_limit()
+
+    def pay_debts(self) -> None:
+        """Place what is owed. DiskFull leaves the rest of it to whoever places something next."""
+        self.acquire()
+        try:
+            self._pay()
+        finally:
+            self.release()
+
+    def hide_boot(self) -> None:
+        """Begin files that do not say in which boot they were written, until ``show_boot``."""
+        self._boot = 0
+
+    def show_boot(self) -> None:
+        """Leave the file that was begun meanwhile; the next one says it again."""
+        self._boot = codec.boot_number(self.files.disk.boot_id())
+        self._leave_file()
 
     def poison(self, reason: str) -> None:
         """Nothing more is written or acknowledged on this shard. Final."""
@@ -208,14 +244,20 @@ class Writer:
         names_dirty, self._names_dirty = self._names_dirty, False
         return self.end_lsn, dirty, names_dirty
 
-    def wants_spare(self) -> bool:
-        return self.failure is None and not self._spares and self._file is not None
+    def give_back(self, files: list[LogFile], *, names_dirty: bool) -> None:
+        """What was taken has not been synced: somebody interrupted the round."""
+        self.acquire()
+        self._dirty[:0] = files
+        self._names_dirty |= names_dirty
+        self.release()
 
-    def add_spare(self) -> None:
-        """Prepare the next file. Called by the preparer, without the lock."""
-        path, size = self._next_spare(), self._next_size
-        self.files.disk.prepare(path, size)
-        self._spares.append((path, size))
+    def prepare_spares(self) -> None:
+        """Prepare the next files: the preparer's turn, without the lock. A busy writer gets two."""
+        wanted = 2 if self._next_size >= self._settings.file_size_max else 1
+        while self.failure is None and self._file is not None and len(self._spares) < wanted:
+            path, size = self._next_spare(), self._next_size
+            self.files.disk.prepare(path, size)
+            self._spares.append((path, size))
 
     def _place_batch(
         self,
@@ -290,11 +332,21 @@ class Writer:
         self._offset = offset
         try:
             file.write(offset, [bytes(size)])
-        except BaseException:
+        except OSError:
             self.poison(f"a failed write could not be taken back ({error})")
+            assert self.failure is not None
+            raise self.failure from error
+        except BaseException:
+            self.poison(f"taking back a failed write was interrupted ({error})")
             raise
+        self._leave_file()
         if isinstance(error, OSError):
             raise _as_unavailable(error) from error
+
+    def _leave_file(self) -> None:
+        """Let the next frame begin a new file."""
+        self._file_limit = min(self._file_limit, self._offset)
+        self._set_limit()
 
     def _make_room(self, size: int, *, essential: bool = False) -> None:
         """The slow path of every placement: tell why not, or begin a new file."""
@@ -302,12 +354,25 @@ class Writer:
             raise self.failure
         if self._refusal is not None and not essential:
             raise self._refusal
+        if self._owed:
+            self._pay()
         if self._offset + size <= self._file_limit:
             return
         try:
             self._rotate(size)
         except OSError as error:
             raise _as_unavailable(error) from error
+
+    def _pay(self) -> None:
+        owed, self._owed = self._owed, []
+        self._set_limit()
+        try:
+            while owed:
+                self.place_control(*owed[0])
+                del owed[0]
+        finally:
+            self._owed = owed
+            self._set_limit()
 
     def _rotate(self, size: int) -> None:
         needed = size + codec.FILE_HEADER_SIZE
@@ -329,15 +394,22 @@ class Writer:
             file_size=file_size,
             previous=self._previous,
             durable_upto=self.durable_upto,
-            boot=codec.boot_number(self.files.disk.boot_id()),
+            boot=self._boot,
             created_us=self.stamp(),
         )
         file.write(0, [codec.encode_file_header(header)])
+        # Also when it takes the place of one that was too small for its first frame.
+        first_of_term = self._file is None or self._offset == codec.FILE_HEADER_SIZE
+        if first_of_term:
+            file.sync()
         self.files.disk.rename(spare, path)
         file.path = path
+        if first_of_term:
+            self.files.disk.sync_dir(self.files.directory)
         if self._file is not None:
             self._dirty.append(self._file)
         self._names_dirty = True
+        self.spare_wanted.set()
         self._file = file
         self._mapping = file.mapping
         self._words = file.words
@@ -352,7 +424,7 @@ class Writer:
         return self.files.spare_path(next(self._spare_numbers))
 
     def _set_limit(self) -> None:
-        refused = self.failure is not None or self._refusal is not None
+        refused = self.failure is not None or self._refusal is not None or self._owed
         self._limit = -1 if refused else self._file_limit
 
 

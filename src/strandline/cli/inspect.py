@@ -1,0 +1,194 @@
+"""``strandline inspect``: what is in a store, or in one file of its log.
+
+A table shows the facts first and long lists cut short; JSON has everything.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable, Sequence
+
+from strandline.cli import cells
+from strandline.cli.cells import Made, Row, row_of
+from strandline.cli.opening import look_again
+from strandline.cli.options import TARGET, Target
+from strandline.cli.output import output, print_report
+from strandline.env.disk import OsDisk
+from strandline.errors import Corrupt, Invalid, NotAStore
+from strandline.topic import system
+from strandline.topic.inspect import (
+    BlockSummary,
+    CheckpointSummary,
+    FrameSummary,
+    SegmentSummary,
+    StoreSummary,
+    TopicSummary,
+    WalFileSummary,
+    inspect_store,
+    wal_frames,
+)
+from strandline.wal.recovery import Damage
+
+_FRAMES_AT_ONCE = 1000
+
+
+def inspect(*, wal: str | None = None, target: Target = TARGET) -> None:
+    """Show what is in a store: checkpoints, log files, segments, topics.
+
+    Works beside a process that writes.
+
+    Parameters
+    ----------
+    wal
+        List the frames of this WAL file instead.
+    """
+    if wal is not None:
+        _inspect_wal(wal, target)
+        return
+    path = os.path.abspath(target.store)
+    found = look_again(lambda: inspect_store(OsDisk(), path))
+    lists: dict[str, Sequence[Row]] = {
+        "checkpoints": [_checkpoint_row(each) for each in found.checkpoints],
+        "log files": [
+            _wal_row(file, shard.shard) for shard in found.shards for file in shard.files
+        ],
+        "segments": [_segment_row(each) for each in found.segments],
+        "topics": [_topic_row(each) for each in found.topics],
+        "complaints": [Made({}, {"complaint": cells.plain(each)}) for each in found.complaints],
+    }
+    print_report(target.output, row_of(found, _summary(found)), lists)
+
+
+def _inspect_wal(path: str, target: Target) -> None:
+    """The frames of one file, and the damaged places between them."""
+    if not os.path.isfile(path):
+        raise Invalid(f"{path} is not a file: `strandline inspect` lists the log files of a store")
+    path = os.path.abspath(path)
+    store_id = None
+    try:
+        store_id = system.read(OsDisk(), os.path.dirname(os.path.dirname(os.path.dirname(path))))
+    except (NotAStore, Corrupt):
+        pass  # the file has been taken out of its store, and its own header must do
+    out = output(target.output)
+    found: Iterable[FrameSummary | Damage] = wal_frames(OsDisk(), path, store_id)
+    for damaged, group in itertools.groupby(found, lambda each: isinstance(each, Damage)):
+        while some := list(itertools.islice(group, _FRAMES_AT_ONCE)):
+            if damaged:
+                for each in some:
+                    out.notice(_damage_row(each))
+            else:
+                out.rows([_frame_row(each) for each in some])
+    out.end()
+
+
+def _summary(found: StoreSummary) -> dict[str, str]:
+    files = [file for shard in found.shards for file in shard.files]
+    used = sum(file.used_bytes for file in files)
+    segments = sum(each.info.file_size for each in found.segments)
+    return {
+        "store": cells.plain(found.path),
+        "id": found.store_id,
+        "format": str(found.format),
+        "created": cells.moment(found.created_us),
+        "last writer": f"term {found.term}, {'closed' if found.clean else 'not closed'}",
+        "log": f"{len(files)} files, {cells.size(used)} used",
+        "segments": f"{len(found.segments)} files, {cells.size(segments)}",
+        "topics": f"{len(found.topics)} with {sum(each.count for each in found.topics)} records",
+        "damage": str(sum(len(shard.damage) for shard in found.shards) + len(found.complaints)),
+    }
+
+
+def _checkpoint_row(found: CheckpointSummary) -> Row:
+    return Made(
+        {},
+        {
+            "number": str(found.number),
+            "topics": str(found.topics),
+            "segments": str(found.segments),
+            "replay from": ", ".join(map(str, found.replay_lsns.values())) or "-",
+            "size": cells.size(found.size),
+            "problem": cells.plain(found.problem) or None,
+        },
+    )
+
+
+def _wal_row(found: WalFileSummary, shard: int) -> Row:
+    return Made(
+        {},
+        {
+            "file": cells.plain(os.path.basename(found.path)),
+            "shard": str(shard),
+            "term": str(found.term),
+            "frames": str(found.frames),
+            "used": cells.size(found.used_bytes),
+            "size": cells.size(found.size),
+            "state": found.state,
+        },
+    )
+
+
+def _segment_row(found: SegmentSummary) -> Row:
+    info = found.info
+    return Made(
+        {},
+        {
+            "file": cells.plain(info.name()),
+            "topic": cells.plain(found.topic) or "(shared)",
+            "seqs": f"{info.first_seq} to {info.last_seq}" if found.topic else "-",
+            "records": str(info.record_count),
+            "size": cells.size(info.file_size),
+        },
+    )
+
+
+def _topic_row(found: TopicSummary) -> Row:
+    gaps = sum(gap.last_seq - gap.first_seq + 1 for gap in found.gaps)
+    return Made(
+        {},
+        {
+            "id": str(found.id),
+            "topic": found.name,
+            "records": str(found.count),
+            "earliest": str(found.earliest_seq),
+            "head": str(found.head_seq),
+            "size": cells.size(found.payload_bytes),
+            "in segments": str(found.runs),
+            "in the log": str(found.tail_frames),
+            "lost": str(gaps) if gaps else None,
+        },
+    )
+
+
+def _frame_row(found: FrameSummary | Damage) -> Row:
+    assert isinstance(found, FrameSummary)
+    return row_of(
+        found,
+        {
+            "offset": str(found.offset),
+            "lsn": str(found.lsn),
+            "size": str(found.size),
+            "kind": found.kind,
+            "term": str(found.term),
+            "time": cells.moment(found.ts),
+            "synced": str(found.durable_upto),
+            "what": "; ".join(map(_block_text, found.blocks)),
+        },
+    )
+
+
+def _block_text(found: BlockSummary) -> str:
+    if found.message is not None:
+        words = cells.jsonable(found.message)
+        assert isinstance(words, dict)
+        kind = words.pop("type")
+        return f"topic {found.topic_id}: {kind} {cells.text(words)}".removesuffix(" -")
+    last = found.first_seq + found.count - 1
+    seqs = f"seq {last}" if found.count == 1 else f"seqs {found.first_seq} to {last}"
+    return f"topic {found.topic_id}: {seqs}, {found.payload_bytes} B"
+
+
+def _damage_row(found: FrameSummary | Damage) -> Row:
+    assert isinstance(found, Damage)
+    text = f"{found.reason} at byte {found.offset} (lsn {found.lsn})"
+    return Made({"damage": cells.jsonable(found)}, {"notice": text})

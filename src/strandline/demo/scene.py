@@ -1,0 +1,32 @@
+"""How large the demo is: the tour, and the quick one that a test can afford."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Scene(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the demo plays, and how much of everything."""
+
+    store: str
+    scratch: str
+    crash_records: int = 600_000
+    crash_s_max: float = 8.0
+    live_records: int = 2000
+    orders: int = 20_000
+    measure_s: float = 1.5
+    rate_records: int = 100_000
+
+
+def quick(store: str, scratch: str) -> Scene:
+    """The same chapters, small."""
+    return Scene(
+        store=store,
+        scratch=scratch,
+        crash_records=20_000,
+        crash_s_max=2.0,
+        live_records=200,
+        orders=2000,
+        measure_s=0.1,
+        rate_records=30_000,
+    )

@@ -1,0 +1,75 @@
+"""Which store these files belong to, when its SYSTEM file cannot say."""
+
+from __future__ import annotations
+
+from strandline.env.disk import Disk
+from strandline.errors import Corrupt
+from strandline.segment import codec as segment_codec
+from strandline.topic import root as root_file
+from strandline.topic.layout import Layout
+from strandline.wal import codec as wal_codec
+from strandline.wal.files import first_lsn_of
+
+
+def ids_in(disk: Disk, layout: Layout) -> dict[bytes, str]:
+    """Every store id that an undamaged header tells, and a file that tells it."""
+    found: dict[bytes, str] = {}
+    for path, store_id in [*_in_wal(disk, layout), *_in_roots(disk, layout)]:
+        found.setdefault(store_id, path)
+    for path, store_id in [] if found else _in_segments(disk, layout):
+        found.setdefault(store_id, path)
+    return found
+
+
+def told_by_others(disk: Disk, layout: Layout) -> bytes:
+    """The id that all other files agree on; Corrupt when they do not, or tell none."""
+    found = ids_in(disk, layout)
+    if len(found) == 1:
+        return next(iter(found))
+    path = f"{layout.directory}/SYSTEM"
+    if not found:
+        raise Corrupt("no other file tells which store this is", path=path)
+    raise Corrupt(f"files of different stores are here: {', '.join(found.values())}", path=path)
+
+
+def _in_wal(disk: Disk, layout: Layout) -> list[tuple[str, bytes]]:
+    found = []
+    for shard in layout.shards_on(disk):
+        for name in disk.list_dir(layout.shard(shard)):
+            if first_lsn_of(name) is not None:
+                path = f"{layout.shard(shard)}/{name}"
+                start = _start(disk, path, wal_codec.FILE_HEADER_SIZE)
+                header = wal_codec.decode_file_header(start)
+                if isinstance(header, wal_codec.FileHeader):
+                    found.append((path, header.store_id))
+    return found
+
+
+def _in_roots(disk: Disk, layout: Layout) -> list[tuple[str, bytes]]:
+    found = []
+    for number in root_file.numbers_in(disk, layout.meta):
+        path = root_file.path_of(layout.meta, number)
+        try:
+            found.append((path, root_file.decode(disk.read(path), path).store_id))
+        except Corrupt:
+            continue
+    return found
+
+
+def _in_segments(disk: Disk, layout: Layout) -> list[tuple[str, bytes]]:
+    found = []
+    for folder in disk.list_dir(layout.segments):
+        for name in disk.list_dir(f"{layout.segments}/{folder}"):
+            path = f"{layout.segments}/{folder}/{name}"
+            header = segment_codec.decode_header(_start(disk, path, segment_codec.HEADER_SIZE))
+            if isinstance(header, segment_codec.Header):
+                found.append((path, header.store_id))
+    return found
+
+
+def _start(disk: Disk, path: str, size: int) -> bytes:
+    file = disk.open_read(path)
+    try:
+        return file.pread(size, 0)
+    finally:
+        file.close()

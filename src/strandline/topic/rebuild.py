@@ -1,0 +1,98 @@
+"""A root for a store that has lost all of its own, from what segments and log still tell.
+
+It lists no segment: a repair looks for every record in every file anyway. Names and settings are
+those that the log still tells; a topic made before the log begins is called after its id. What only
+the lost roots knew is gone: floors and deletes, so that deleted records may come back.
+"""
+
+from __future__ import annotations
+
+from strandline.env.disk import Disk
+from strandline.settings import TopicConfig
+from strandline.topic import root as root_file
+from strandline.topic.layout import Layout
+from strandline.topic.rescue import in_segment, segment_files
+from strandline.topic.root import Root, ShardEntry, TopicEntry
+from strandline.wal import block, control
+from strandline.wal.recovery import ShardLog, Single
+
+
+class _Trace:
+    """What is known of a topic."""
+
+    def __init__(self, topic_id: int) -> None:
+        self.name = f"recovered-{topic_id}"
+        self.config = TopicConfig()
+        self.epoch = 0
+        self.covered = 0
+        self.last_ts = 0
+
+
+def rebuilt_root(disk: Disk, layout: Layout, store_id: bytes) -> Root:
+    """The best root that the other files allow for."""
+    traces: dict[int, _Trace] = {}
+    for path in segment_files(disk, layout):
+        for topic_id, rows in in_segment(disk, path, store_id):
+            trace = traces.setdefault(topic_id, _Trace(topic_id))
+            trace.covered = max(trace.covered, rows.next_seq - 1)
+            trace.last_ts = max(trace.last_ts, int(rows.stamps.max()))
+    shards = []
+    for shard in layout.shards_on(disk):
+        log = ShardLog(disk, layout.shard(shard), shard, store_id, tolerate=True)
+        try:
+            if log.headers:
+                first_lsn = log.headers[0].first_lsn
+                shards.append(ShardEntry(shard=shard, replay_lsn=first_lsn, durable_lsn=0))
+            _read_names(log, traces)
+        finally:
+            log.files.close()
+    return Root(
+        number=max(root_file.numbers_in(disk, layout.meta), default=0),
+        store_id=store_id,
+        term=0,
+        next_topic_id=max(traces, default=0) + 1,
+        next_file_number=1,
+        last_ts=max((trace.last_ts for trace in traces.values()), default=0),
+        shards=shards,
+        segments=[],
+        topics=[_entry(topic_id, trace) for topic_id, trace in sorted(traces.items())],
+    )
+
+
+def _read_names(log: ShardLog, traces: dict[int, _Trace]) -> None:
+    place = 0
+    while place < len(log.headers):
+        for frame in log.scan(place, log.headers[place].first_lsn):
+            for _, view in () if isinstance(frame, Single) else frame.blocks:
+                found = block.Block(view)
+                trace = traces.get(found.topic_id)
+                if trace is None or found.kind != block.CONTROL:
+                    continue
+                message = control.decode(found.control_payload())
+                if isinstance(message, control.TopicCreated):
+                    trace.name, trace.epoch = message.name, message.epoch
+                if isinstance(message, (control.TopicCreated, control.TopicAltered)):
+                    trace.config = message.config
+        place += 1
+
+
+def _entry(topic_id: int, trace: _Trace) -> TopicEntry:
+    epoch = trace.epoch or trace.last_ts
+    return TopicEntry(
+        id=topic_id,
+        name=trace.name,
+        config=trace.config,
+        epoch=epoch,
+        created_us=epoch,
+        covered=trace.covered,
+        covered_payload=0,
+        last_ts=trace.last_ts,
+        evict_floor=1,
+        evict_reason="",
+        delete_floor=1,
+        gone_payload=0,
+        ceiling=trace.covered,
+        deleted=b"",
+        gaps=[],
+        idempotency=[],
+    )

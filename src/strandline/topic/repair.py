@@ -1,0 +1,256 @@
+"""Gives up what is damaged, keeps everything else, and makes the store open again.
+
+    1 verify: a store without a problem is left as it is, byte for byte
+    2 recover what can be read, tolerating damage
+    3 look for what is missing in other files (``topic/rewrite.py``, ``topic/rescue.py``)
+    4 what is found nowhere becomes a gap of reason "damaged", and its topics get a new epoch
+    5 write all that is not in good segments into new ones, and a checkpoint that lists them
+    6 write a report, then move damaged files to ``damaged/``, where they stay, and with them the
+      old log and the old checkpoints, which the new one replaces
+
+Nothing is ever deleted. The new checkpoint is written twice, because a store keeps two, and stands
+above the whole old log. Each step leaves a store that the next repair can go on from, so a crash in
+the middle costs nothing but another repair. Damage in SYSTEM, CLOSED or one checkpoint needs no new
+checkpoint: the files are moved, and SYSTEM is made anew.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from strandline.env import process
+from strandline.env.clock import Clock, SystemClock
+from strandline.env.disk import Disk, Lock
+from strandline.errors import Corrupt, Locked, NotAStore
+from strandline.settings import Settings
+from strandline.topic import identity, reopen, system
+from strandline.topic import root as root_file
+from strandline.topic.layout import Layout
+from strandline.topic.rebuild import rebuilt_root
+from strandline.topic.recover import Progress, Recovered, recover
+from strandline.topic.replay import lose_tail
+from strandline.topic.rewrite import Rewriter
+from strandline.topic.root import Root
+from strandline.topic.state import TopicState
+from strandline.topic.verify import Problem, verify_held
+from strandline.wal import control
+from strandline.wal.codec import boot_number
+from strandline.wal.files import first_lsn_of
+
+_IN_META_ONLY = {"system", "closed", "checkpoint"}
+
+
+class Lost(msgspec.Struct, frozen=True, kw_only=True):
+    """Records of a topic that a repair gave up."""
+
+    topic: str
+    first_seq: int
+    last_seq: int
+    exact: bool
+    """False when only a bound is known: so many records at most, perhaps none."""
+
+
+class Moved(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that was damaged, or is replaced, and where it is now."""
+
+    path: str
+    to: str
+
+
+class RepairReport(msgspec.Struct, kw_only=True):
+    """What was wrong, what was done about it, and what is lost."""
+
+    path: str
+    dry_run: bool
+    problems: list[Problem]
+    lost: list[Lost] = []
+    moved: list[Moved] = []
+    written: list[str] = []
+    notes: list[str] = []
+
+    @property
+    def healthy(self) -> bool:
+        """Whether there was nothing to repair."""
+        return not self.problems
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    del what, done, total
+
+
+def repair_store(
+    disk: Disk,
+    path: str,
+    settings: Settings | None = None,
+    *,
+    dry_run: bool = False,
+    progress: Progress = _silent,
+    clock: Clock | None = None,
+) -> RepairReport:
+    """Repair a store, or with ``dry_run`` say what a repair would do."""
+    layout = Layout(path)
+    if not disk.is_dir(path):
+        raise NotAStore(f"{path} is not a store: there is no such directory")
+    lock = _lock(disk, layout)
+    try:
+        found = verify_held(disk, layout, settings or Settings(), progress)
+        report = RepairReport(path=path, dry_run=dry_run, problems=found.problems)
+        if found.problems:
+            _Repair(
+                disk, layout, settings or Settings(), clock or SystemClock(), progress, report
+            ).run()
+        return report
+    finally:
+        lock.release()
+
+
+def _lock(disk: Disk, layout: Layout) -> Lock:
+    content = f"{process.process_id()} {disk.boot_id()}\n".encode()
+    lock = disk.lock(layout.lock, disk.read(layout.lock) if disk.exists(layout.lock) else content)
+    if lock is None:
+        raise Locked(f"another process has {layout.directory} open: close it there, then repair")
+    return lock
+
+
+class _Repair:
+    """One repair. Owned by one thread, which holds the store's lock."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        layout: Layout,
+        settings: Settings,
+        clock: Clock,
+        progress: Progress,
+        report: RepairReport,
+    ) -> None:
+        self._disk = disk
+        self._layout = layout
+        self._settings = settings
+        self._clock = clock
+        self._progress = progress
+        self._report = report
+        report.lost, report.moved, report.written, report.notes = [], [], [], []
+
+    def run(self) -> None:
+        kinds = {problem.kind for problem in self._report.problems}
+        store_id = self._identify()
+        folder = self._layout.meta
+        numbers = root_file.numbers_in(self._disk, folder)
+        root: Root | None = None
+        if numbers:
+            try:
+                root_file.load(self._disk, folder, store_id)
+            except Corrupt:
+                root = rebuilt_root(self._disk, self._layout, store_id)
+                self._report.notes.append(
+                    "no checkpoint can be read: names, settings and deletes of topics are known "
+                    "only as far as the log still tells them"
+                )
+        old = self._damaged_files()
+        if root is not None or not kinds <= _IN_META_ONLY:
+            old |= self._log_and_roots()
+            self._rewrite(store_id, root)
+        self._move(sorted(old))
+
+    def _identify(self) -> bytes:
+        """The store's id, after writing a new SYSTEM file if the old one is damaged."""
+        directory = self._layout.directory
+        try:
+            return system.read(self._disk, directory)
+        except (Corrupt, NotAStore):
+            store_id = identity.told_by_others(self._disk, self._layout)
+        self._report.notes.append("the SYSTEM file is made anew from what the other files tell")
+        if not self._report.dry_run:
+            if self._disk.exists(f"{directory}/SYSTEM"):
+                content = self._disk.read(f"{directory}/SYSTEM")
+                self._disk.make_dirs(self._layout.damaged)
+                self._disk.durable_replace(self._free_name("SYSTEM"), content)
+            system.write(self._disk, directory, store_id, self._clock.now_us())
+            self._report.written.append(f"{directory}/SYSTEM")
+        return store_id
+
+    def _rewrite(self, store_id: bytes, root: Root | None) -> None:
+        """Make a checkpoint of everything that can be read."""
+        found = recover(
+            self._disk,
+            self._layout,
+            store_id,
+            self._settings,
+            tolerate=True,
+            progress=self._progress,
+            root=root,
+        )
+        try:
+            known = {entry.id: len(entry.gaps) for entry in found.root.topics}
+            bad = {problem.path for problem in self._report.problems if problem.kind == "segment"}
+            writer = Rewriter(self._disk, self._layout, self._settings, self._clock, found, bad)
+            writer.run(dry_run=self._report.dry_run)
+            for state in found.catalog.states():
+                self._give_up(state, known.get(state.id, 0), found)
+            if not self._report.dry_run:
+                self._report.written += writer.finish()
+        finally:
+            found.close()
+
+    def _give_up(self, state: TopicState, known: int, found: Recovered) -> None:
+        """Report what a topic lost; its readers are told by a new epoch."""
+        lost = [gap for gap in state.gaps[known:] if gap.reason == "damaged"]
+        lost = [gap for gap in lost if gap.last_seq >= state.floor]
+        for gap in sorted(lost, key=lambda gap: gap.first_seq):
+            guessed = gap.last_seq >= found.guessed.get(state.id, gap.last_seq + 1)
+            self._report.lost.append(
+                Lost(
+                    topic=state.name,
+                    first_seq=max(gap.first_seq, state.floor),
+                    last_seq=gap.last_seq,
+                    exact=not guessed,
+                )
+            )
+        if lost:
+            state.epoch = max(state.epoch + 1, self._clock.now_us())
+        same_boot = found.boot == boot_number(self._disk.boot_id())
+        if reopen.may_have_lost(state, clean=found.clean, same_boot=same_boot):
+            epoch = max(state.epoch + 1, self._clock.now_us())
+            lose_tail(state, control.TailLost(state.next_seq, state.ceiling, epoch, "lost"))
+        state.ceiling = state.ceiling_asked = state.next_seq - 1
+
+    def _damaged_files(self) -> set[str]:
+        disk = self._disk
+        paths = {problem.path for problem in self._report.problems if problem.kind != "system"}
+        return {path for path in paths if disk.exists(path) and not disk.is_dir(path)}
+
+    def _log_and_roots(self) -> set[str]:
+        disk, layout = self._disk, self._layout
+        numbers = root_file.numbers_in(disk, layout.meta)
+        files = {root_file.path_of(layout.meta, number) for number in numbers}
+        for folder in map(layout.shard, layout.shards_on(disk)):
+            names = [name for name in disk.list_dir(folder) if first_lsn_of(name) is not None]
+            files |= {f"{folder}/{name}" for name in names}
+        return files
+
+    def _move(self, paths: list[str]) -> None:
+        """Take damaged files out of use, with a report beside them."""
+        disk, damaged = self._disk, self._layout.damaged
+        targets = {path: self._free_name(self._relative(path)) for path in paths}
+        self._report.moved = [Moved(path=path, to=to) for path, to in targets.items()]
+        if self._report.dry_run:
+            return
+        disk.make_dirs(damaged)
+        path = self._free_name("repair.json")
+        disk.durable_replace(path, msgspec.json.format(msgspec.json.encode(self._report)) + b"\n")
+        self._report.written.append(path)
+        for old, new in targets.items():
+            disk.rename(old, new)
+        for folder in sorted({damaged, *(path.rpartition("/")[0] for path in targets)}):
+            disk.sync_dir(folder)
+
+    def _relative(self, path: str) -> str:
+        return path.removeprefix(f"{self._layout.directory}/").replace("/", "-")
+
+    def _free_name(self, name: str) -> str:
+        """A path in the damaged folder that nothing has yet."""
+        number = 1
+        while self._disk.exists(f"{self._layout.damaged}/{number:04d}-{name}"):
+            number += 1
+        return f"{self._layout.damaged}/{number:04d}-{name}"

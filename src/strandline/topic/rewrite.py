@@ -1,0 +1,252 @@
+"""Makes a checkpoint of all that can still be read: the writing half of a repair.
+
+Records that have lost their place are looked for elsewhere (``topic/rescue.py``). What is found,
+and what is only in the log, goes into new shared segments: their runs may have gaps, and other runs
+of the same topic in between. The new roots begin replay above everything that the old log can hold.
+"""
+
+from __future__ import annotations
+
+from pyroaring import BitMap64
+
+from strandline.env.clock import Clock
+from strandline.env.disk import Disk
+from strandline.segment.codec import SHARED
+from strandline.segment.rows import Rows, of_block, of_singles
+from strandline.settings import Settings
+from strandline.topic import rescue
+from strandline.topic import root as root_file
+from strandline.topic.checkpoint import Checkpointer, runs_of
+from strandline.topic.layout import Layout
+from strandline.topic.memory import Row
+from strandline.topic.pieces import Pieces
+from strandline.topic.recover import Recovered, current_runs, numbers_in, uncovered
+from strandline.topic.rescue import Span
+from strandline.topic.root import Root, ShardEntry
+from strandline.topic.roots import KEPT, Roots, entry_of
+from strandline.topic.state import Gap, Run, TailIndex, TopicState
+from strandline.wal.files import SINGLE_AT
+from strandline.wal.recovery import ShardLog
+
+_RESCUED_BYTES_MAX = 64 << 20
+_KIND = 7
+
+
+class Rewriter:
+    """First ``run``, then ``finish``: until then nothing refers to a new file. One thread's."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        layout: Layout,
+        settings: Settings,
+        clock: Clock,
+        found: Recovered,
+        bad: set[str],
+    ) -> None:
+        self._disk = disk
+        self._layout = layout
+        self._found = found
+        self._bad = bad
+        self._written: list[str] = []
+        self._affected: set[int] = set()
+        self._made: dict[int, list[Run]] = {}
+        found.library.next_number = max(
+            [found.library.next_number, *(number + 1 for number in numbers_in(found.library))]
+        )
+        roots = Roots(
+            disk,
+            layout.meta,
+            found.catalog,
+            found.library,
+            found.root,
+            shard_directory=layout.shard,
+            quarantine=layout.quarantine,
+        )
+        self._checkpointer = Checkpointer(
+            disk,
+            clock,
+            found.catalog,
+            found.library,
+            roots,
+            settings.segment,
+            shard_directory=layout.shard,
+            old_shards=(),
+        )
+
+    def run(self, *, dry_run: bool) -> None:
+        """Look for all that has lost its place; what is found nowhere becomes a gap."""
+        found = self._found
+        known = {entry.id: len(entry.gaps) for entry in found.root.topics}
+        self._drop_bad_segments()
+        wanted = rescue.Wanted()
+        for state in found.catalog.states():
+            if state.id in found.deleted:
+                state.deleted = found.deleted[state.id] | (state.deleted or BitMap64())
+            gaps = [*state.gaps[known.get(state.id, 0) :], *uncovered(state)]
+            spans = [(gap.first_seq, gap.last_seq) for gap in gaps if gap.reason == "damaged"]
+            wanted.spans[state.id] = _joined(spans, state.floor)
+        self._affected = {topic_id for topic_id, spans in wanted.spans.items() if spans}
+        self._rescue(wanted, dry_run=dry_run)
+        for state in found.catalog.states():
+            old = state.gaps[: known.get(state.id, 0)]
+            new = [gap for gap in state.gaps[len(old) :] if gap.reason != "damaged"]
+            lost = [Gap(first, last, "damaged") for first, last in wanted.spans[state.id]]
+            state.gaps = (*old, *new, *lost)
+            _forget_lost(state)
+
+    def finish(self) -> list[str]:
+        """Write the log's records and the new roots; the paths of all new files."""
+        found = self._found
+        parts: dict[int, list[Rows]] = {}
+        for state in found.catalog.states():
+            rows = self._tail_rows(state)
+            if rows:
+                parts[state.id] = rows
+        self._write(parts)
+        for state in found.catalog.states():
+            runs = [*state.runs, *self._made.get(state.id, ())]
+            state.runs = tuple(sorted(runs, key=lambda run: run.first_seq))
+            state.tail = TailIndex(state.next_seq)
+            if state.id in self._affected:
+                pieces = Pieces(state, found.reader)
+                state.payload = pieces.payload_between(state.floor, state.next_seq)
+                state.gone_payload = 0
+            state.covered_payload = state.payload
+        self._write_roots()
+        return self._written
+
+    def _drop_bad_segments(self) -> None:
+        """Let every topic use the good segments only, also older ones that it had left behind."""
+        found = self._found
+        for number, segment in list(found.library.segments.items()):
+            if segment.path in self._bad:
+                found.library.retire(number)
+        runs: dict[int, list[Run]] = {}
+        for segment in found.library.segments.values():
+            for topic_id, run in runs_of(segment):
+                runs.setdefault(topic_id, []).append(run)
+        for state in found.catalog.states():
+            state.runs = current_runs(runs.get(state.id, []), state.floor)
+
+    def _rescue(self, wanted: rescue.Wanted, *, dry_run: bool) -> None:
+        if not wanted:
+            return
+        disk, layout, store_id = self._disk, self._layout, self._found.store_id
+        files = rescue.segment_files(disk, layout)
+        files.sort(key=lambda path: path not in self._bad)
+        logs = [
+            ShardLog(disk, layout.shard(shard), shard, store_id, tolerate=True)
+            for shard in layout.shards_on(disk)
+        ]
+        places = [rescue.in_segment(disk, path, store_id) for path in files]
+        parts: dict[int, list[Rows]] = {}
+        size = 0
+        try:
+            for topic_id, rows in rescue.search(wanted, [*places, rescue.in_logs(logs)]):
+                if not dry_run:
+                    parts.setdefault(topic_id, []).append(self._cleared(topic_id, rows))
+                    size += rows.data.nbytes
+                if size >= _RESCUED_BYTES_MAX:
+                    self._write(parts)
+                    parts, size = {}, 0
+            self._write(parts)
+        finally:
+            for log in logs:
+                log.files.close()
+
+    def _cleared(self, topic_id: int, rows: Rows) -> Rows:
+        state = self._found.catalog.by_id(topic_id)
+        return rows.without(state.deleted) if state is not None and state.deleted else rows
+
+    def _tail_rows(self, state: TopicState) -> list[Rows]:
+        """The records of a topic that are only in the log."""
+        reader = self._found.reader()
+        parts: list[Rows] = []
+        singles: list[Row] = []
+        following = 0
+        for first_seq, location in zip(state.tail.firsts, state.tail.locations, strict=True):
+            if singles and (location & _KIND != SINGLE_AT or first_seq != following):
+                parts.append(of_singles(following - len(singles), singles))
+                singles = []
+            if location & _KIND == SINGLE_AT:
+                _, _, fields, data, ts = reader.single(location)
+                singles.append((ts, fields, data))
+                following = first_seq + 1
+            else:
+                parts.append(of_block(reader.block(location)))
+        if singles:
+            parts.append(of_singles(following - len(singles), singles))
+        return [self._cleared(state.id, rows) for rows in parts if rows.next_seq > state.floor]
+
+    def _write(self, parts: dict[int, list[Rows]]) -> None:
+        """One shared segment: its runs may have gaps, and other runs of their topics in them."""
+        if not parts:
+            return
+        ordered = {
+            topic_id: sorted(parts[topic_id], key=lambda rows: rows.first_seq)
+            for topic_id in sorted(parts)
+        }
+        segment = self._checkpointer.write_segment(SHARED, ordered, self._made)
+        self._written.append(segment.path)
+
+    def _write_roots(self) -> None:
+        found, folder = self._found, self._layout.meta
+        replay_lsns = self._ends()
+        number = max([found.root.number, *root_file.numbers_in(self._disk, folder)])
+        segments = [segment.info for segment in found.library.segments.values()]
+        topics = [entry_of(state, replay_lsns, 0) for state in found.catalog.states()]
+        for _ in range(KEPT):
+            number += 1
+            root = Root(
+                number=number,
+                store_id=found.store_id,
+                term=found.term,
+                next_topic_id=found.catalog.next_topic_id,
+                next_file_number=found.library.next_number,
+                last_ts=found.last_ts,
+                shards=[
+                    ShardEntry(shard=shard, replay_lsn=lsn, durable_lsn=lsn)
+                    for shard, lsn in sorted(replay_lsns.items())
+                ],
+                segments=segments,
+                topics=topics,
+            )
+            path = root_file.path_of(folder, number)
+            self._disk.make_dirs(folder)
+            self._disk.durable_replace(path, root_file.encode(root))
+            self._written.append(path)
+
+    def _ends(self) -> dict[int, int]:
+        """For every shard an lsn above all that any of its files can hold."""
+        found, disk = self._found, self._disk
+        ends = {}
+        for shard in {*found.durable, *found.logs, *(entry.shard for entry in found.root.shards)}:
+            lsns = [found.durable.get(shard, 0), found.root.replay_lsn(shard)]
+            log = found.logs.get(shard)
+            if log is not None:
+                every = ShardLog(disk, log.files.directory, shard, found.store_id, tolerate=True)
+                lsns += [log.end_lsn]
+                lsns += [entry.first_lsn + entry.size for entry in every.files.entries]
+                every.files.close()
+            ends[shard] = max(lsns) + -max(lsns) % 8
+        return ends
+
+
+def _forget_lost(state: TopicState) -> None:
+    """A record is deleted or lost, not both: each is taken off the count."""
+    if state.deleted:
+        state.deleted = state.deleted.copy()
+        for gap in state.gaps:
+            state.deleted.remove_range(gap.first_seq, gap.last_seq + 1)
+
+
+def _joined(spans: list[Span], floor: int) -> list[Span]:
+    """The same seqs from a floor on, in order and without overlap."""
+    joined: list[Span] = []
+    for low, high in sorted((max(low, floor), high) for low, high in spans if high >= floor):
+        if joined and low <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], high))
+        else:
+            joined.append((low, high))
+    return joined

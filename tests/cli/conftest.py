@@ -1,0 +1,145 @@
+"""What the tests of the command line share: commands run here, and commands run as processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, NamedTuple
+
+import msgspec
+import pytest
+
+from strandline.cli.main import run
+
+SECONDS_MAX = 60
+PROGRAM = [sys.executable, "-c", "from strandline.cli.main import main; main()"]
+
+
+class Answer(NamedTuple):
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+    @property
+    def json(self) -> object:
+        return msgspec.json.decode(self.out)
+
+    @property
+    def json_lines(self) -> list[dict[str, object]]:
+        return [msgspec.json.decode(line) for line in self.lines]
+
+
+Command = Callable[..., Answer]
+
+
+@pytest.fixture
+def command(
+    data_dir: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Command:
+    """Runs a command line in this process, on the store in ``data_dir``."""
+    monkeypatch.setenv("STRANDLINE_STORE", data_dir)
+    monkeypatch.delenv("STRANDLINE_DEBUG", raising=False)
+
+    def call(*tokens: str) -> Answer:
+        capsys.readouterr()
+        code = run(tokens)
+        return Answer(code, *capsys.readouterr())
+
+    return call
+
+
+class Program:
+    """Starts the real command, and leaves none behind."""
+
+    def __init__(self, store: str) -> None:
+        self.environment = os.environ | {"STRANDLINE_STORE": store, "COLUMNS": "100"}
+        self.environment.pop("STRANDLINE_DEBUG", None)
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def run(self, *tokens: str, stdin: bytes = b"") -> Answer:
+        process = self.start(*tokens)
+        out, err = process.communicate(stdin, timeout=SECONDS_MAX)
+        return Answer(process.returncode, out.decode(), err.decode())
+
+    def start(
+        self, *tokens: str, program: Sequence[str] = PROGRAM, **files: int | IO[bytes]
+    ) -> subprocess.Popen[bytes]:
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE) | files
+        process = subprocess.Popen([*program, *tokens], env=self.environment, **pipes)
+        self._started.append(process)
+        return process
+
+    def stop_all(self) -> None:
+        for process in self._started:
+            process.kill()
+            process.wait(SECONDS_MAX)
+            for stream in (process.stdin, process.stdout, process.stderr):
+                if stream is not None:
+                    with contextlib.suppress(BrokenPipeError):
+                        stream.close()
+
+
+@pytest.fixture
+def program(data_dir: str) -> Iterator[Program]:
+    """Runs a command line as a process of its own, on the store in ``data_dir``."""
+    made = Program(data_dir)
+    yield made
+    made.stop_all()
+
+
+def read_until(stream: IO[bytes], wanted: bytes) -> bytes:
+    """What a process prints until it has printed this, or the deadline."""
+    found = b""
+    deadline = time.monotonic() + SECONDS_MAX
+    while wanted not in found:
+        left = deadline - time.monotonic()
+        ready = select.select([stream], [], [], max(0, left))[0]
+        chunk = os.read(stream.fileno(), 65536) if ready else b""
+        assert chunk, f"no {wanted!r} in {found!r}"
+        found += chunk
+    return found
+
+
+class Terminal:
+    """A terminal to put a process on: what it shows, and what a person types."""
+
+    def __init__(self) -> None:
+        self._ours, self.theirs = os.openpty()
+        self.shown = b""
+
+    def type(self, text: str) -> None:
+        os.write(self._ours, text.encode())
+
+    def look(self, seconds: float = 0.0) -> None:
+        """Take in what is shown so far, or soon."""
+        while select.select([self._ours], [], [], seconds)[0]:
+            seconds = 0.0
+            self.shown += os.read(self._ours, 65536)
+
+    def wait_for(self, text: str) -> None:
+        deadline = time.monotonic() + SECONDS_MAX
+        while text.encode() not in self.shown:
+            assert time.monotonic() < deadline, self.shown
+            self.look(0.1)
+
+    def close(self) -> None:
+        os.close(self._ours)
+        os.close(self.theirs)
+
+
+@pytest.fixture
+def terminal() -> Iterator[Terminal]:
+    made = Terminal()
+    yield made
+    made.close()

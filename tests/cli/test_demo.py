@@ -1,0 +1,83 @@
+"""Promise: the demo shows that what was acked survives a kill (D1), and fails if it did not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import strandline
+from strandline.demo import crash, journal
+from strandline.demo.journal import Ack, Journal
+from strandline.demo.stage import Stage
+from tests.cli.conftest import SECONDS_MAX
+
+
+def test_the_quick_demo_ends_well_and_leaves_only_the_store_that_was_named(tmp_path):
+    path = str(tmp_path / "kept")
+
+    answer = _demo(tmp_path, "--quick", "--store", path)
+    again = _demo(tmp_path, "--quick", "--store", path)
+
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert "Every check held" in answer.stdout
+    assert answer.stderr == ""
+    assert os.listdir(tmp_path) == ["kept"]
+    with strandline.open(path, readonly=True) as store:
+        assert set(journal.TOPICS) < set(store.topics())
+    assert again.returncode == 2
+    assert "is not empty" in again.stderr
+
+
+def test_a_check_that_does_not_hold_fails_the_demo(capsys):
+    stage = Stage()
+
+    stage.check(True, "water is wet")
+    stage.check(False, "the moon is cheese")
+    code = stage.end()
+
+    assert code == 1
+    assert capsys.readouterr().out.count("the moon is cheese") == 2
+
+
+@pytest.mark.parametrize("fault", ["missing", "another"])
+def test_an_acked_record_that_is_missing_or_another_is_noticed(data_dir, capsys, fault):
+    stage = Stage()
+    acks = [Ack("clicks", 1, 2, journal.digest([b"one", b"two"]))]
+
+    with strandline.open(data_dir) as store:
+        topic = store.topic("clicks")
+        topic.append_many([b"one"] if fault == "missing" else [b"one", b"other"])
+        crash.compare(stage, topic, acks)
+
+    assert len(stage.failures) == 1
+
+
+def test_a_journal_that_was_cut_short_holds_the_whole_messages():
+    reading, writing = os.pipe()
+    acks = [Ack("payments", 1, 1, 7), Ack("readings", 1, 250, 2**64 - 1)]
+    for ack in acks:
+        journal.tell(writing, ack)
+    os.close(writing)
+    content = os.read(reading, 1000)
+    os.close(reading)
+    told = Journal()
+
+    for first in range(0, len(content) - 5, 13):
+        told.add(content[first : min(first + 13, len(content) - 5)])
+
+    assert told.acks == {"payments": acks[:1]}
+    assert told.records == 1
+
+
+def _demo(folder, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "strandline.demo", *options],
+        env=os.environ | {"TMPDIR": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=2 * SECONDS_MAX,
+        check=False,
+    )

@@ -1,0 +1,48 @@
+"""Promise: the guide to the command line lists every command, and its example runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from cyclopts import App
+
+from strandline.cli import failures
+from strandline.cli.main import make_app, run
+from tests.house.tree import read_document
+
+GUIDE = "docs/guide/cli.md"
+
+
+def test_every_command_is_in_the_table_and_no_other():
+    told = re.findall(r"^\| `([a-z ]+)` \|", read_document(GUIDE), re.MULTILINE)
+
+    assert sorted(told) == sorted(_commands(make_app()))
+
+
+def test_the_example_session_runs_line_by_line(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("STRANDLINE_STORE", raising=False)
+    lines = re.findall(r"^\$ strandline (.*)$", read_document(GUIDE), re.MULTILINE)
+
+    codes = {line: run(shlex.split(line)) for line in lines}
+
+    assert lines
+    assert {line: code for line, code in codes.items() if code} == {}
+
+
+def test_every_exit_code_is_in_the_guide():
+    told = {int(code) for code in re.findall(r"^\| (\d+) \|", read_document(GUIDE), re.MULTILINE)}
+
+    named = (value for name, value in vars(failures).items() if name.isupper())
+    assert told == {0, *(value for value in named if isinstance(value, int))}
+
+
+def _commands(app: App, *before: str) -> Iterator[str]:
+    for name in app:
+        if name.startswith("-"):
+            continue
+        inner = list(_commands(app[name], *before, name))
+        yield from inner or [" ".join([*before, name])]

@@ -1,0 +1,296 @@
+"""The code broken on purpose: one promise at a time, each with the test that must notice.
+
+A mutant replaces a few characters of one function. ``STRANDLINE_MUTANT=name`` plants it before any
+test runs (``tests/conftest.py``). When the function has changed so that the text is not in it any
+more, the mutant says so: give it the new text, or drop it when the promise is gone.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import textwrap
+import types
+from typing import NamedTuple
+
+
+class Mutant(NamedTuple):
+    """What to break, how, and who must notice."""
+
+    place: str
+    """``module:function`` below ``strandline``."""
+    old: str
+    new: str
+    file: str
+    """Of the test, without its ending, in ``tests/crash/sim``."""
+    test: str
+
+
+MUTANTS = {
+    "acknowledge before the sync": Mutant(
+        "wal.committer:Committer._round",
+        "files[-1].sync()",
+        "pass",
+        "test_power_loss",
+        "test_records_behind_a_rotation_are_durable_when_they_are_acknowledged",
+    ),
+    "rotate without syncing the directory": Mutant(
+        "wal.committer:Committer._round",
+        "if names_dirty:",
+        "if False:",
+        "test_power_loss",
+        "test_records_behind_a_rotation_are_durable_when_they_are_acknowledged",
+    ),
+    "rotate without syncing the old file": Mutant(
+        "wal.committer:Committer._round",
+        "for file in files[:-1]:",
+        "for file in ():",
+        "test_power_loss",
+        "test_records_placed_over_several_files_become_durable_together",
+    ),
+    "forget what an interrupted sync was to sync": Mutant(
+        "wal.committer:Committer._round",
+        "writer.give_back(files[:-1], names_dirty=names_dirty)",
+        "pass",
+        "test_calls_fail",
+        "test_an_interrupted_sync_leaves_nothing_unsynced_behind",
+    ),
+    "retry a failed sync": Mutant(
+        "wal.committer:Committer._round",
+        """\
+            writer.poison(f"a sync of shard {writer.files.shard} failed ({error})")
+            self._pending.clear()
+            self._check()
+""",
+        """\
+            del error
+            files[-1].sync()
+""",
+        "test_sync_fails",
+        "test_everybody_who_waited_for_a_failed_sync_is_told",
+    ),
+    "replace a file without syncing it": Mutant(
+        "env.disk:OsDurableFile.commit",
+        "os.fsync(_open_fd(self._fd, self._path))",
+        "pass",
+        "test_disk_order",
+        "test_a_replacement_syncs_the_file_renames_it_and_syncs_the_directory",
+    ),
+    "replace a file without syncing its directory": Mutant(
+        "env.disk:OsDurableFile.commit",
+        "_sync_dir(os.path.dirname(self._path))",
+        "pass",
+        "test_disk_order",
+        "test_a_replacement_syncs_the_file_renames_it_and_syncs_the_directory",
+    ),
+    "ignore a short write": Mutant(
+        "env.disk:_write_all",
+        "while done < size:",
+        "while False:",
+        "test_disk_order",
+        "test_a_short_write_is_continued_until_every_byte_is_there",
+    ),
+    "leave a half frame in front of the next": Mutant(
+        "wal.writer:Writer._roll_back",
+        "file.write(offset, [bytes(size)])",
+        "self._offset = offset + size",
+        "test_calls_fail",
+        "test_any_write_may_be_cut_short[5000-write]",
+    ),
+    "go on in the file of a failed write": Mutant(
+        "wal.writer:Writer._roll_back",
+        "self._leave_file()",
+        "pass",
+        "test_calls_fail",
+        "test_a_frame_behind_a_failed_write_does_not_mix_with_it_after_a_power_loss",
+    ),
+    "store the first eight bytes first": Mutant(
+        "wal.writer:Writer._store_frame",
+        """\
+            if size <= _MAPPED_SIZE_MAX:
+""",
+        """\
+            file.words[offset >> 3] = first
+            if size <= _MAPPED_SIZE_MAX:
+""",
+        "test_power_loss",
+        "test_a_kill_between_any_two_stores_of_a_frame_leaves_no_half_frame[3000]",
+    ),
+    "do not mask zero sectors": Mutant(
+        "wal.writer:Writer._without_zero_sectors",
+        "if not _zero_sector_suspected(buffers, file_offset):",
+        "if True:",
+        "test_damage",
+        "test_a_damaged_last_frame_full_of_zeros_is_no_torn_write",
+    ),
+    "begin a term without saying so on the disk": Mutant(
+        "wal.writer:Writer._rotate",
+        "first_of_term = self._file is None or self._offset == codec.FILE_HEADER_SIZE",
+        "first_of_term = False",
+        "test_lost_tails",
+        "test_a_power_loss_right_after_a_clean_close_and_one_append_is_reported[disk]",
+    ),
+    "keep a replaced file in the list": Mutant(
+        "wal.files:ShardFiles.add",
+        "if known.first_lsn != entry.first_lsn",
+        "if True",
+        "test_checkpoint_crash",
+        "test_a_file_that_was_begun_twice_at_the_same_place_is_not_removed_with_the_first_one",
+    ),
+    "read a record of the log without its checksum": Mutant(
+        "wal.reader:Reader.single",
+        "if codec.body_ok(body, body_check, self._seed):",
+        "if True:",
+        "test_damage",
+        "test_a_flipped_bit_under_an_open_log_is_noticed_by_a_reader",
+    ),
+    "read a segment without its checksums": Mutant(
+        "segment.reader:Segment.read_block",
+        'if codec.block_checksum(stored, self._seed, row["offset"]) != row["checksum"]:',
+        "if False:",
+        "test_damage",
+        "test_a_flipped_bit_in_a_segment_is_noticed_by_a_reader",
+    ),
+    "cut the log at the first bad frame": Mutant(
+        "wal.recovery:ShardLog._stopped",
+        "if base + offset >= durable and self._torn(content, offset):",
+        "if True:",
+        "test_damage",
+        "test_a_log_is_not_cut_at_a_damaged_frame",
+    ),
+    "take synced zeros for a torn write": Mutant(
+        "wal.recovery:ShardLog._stopped",
+        "if base + offset >= durable and self._torn(content, offset):",
+        "if self._torn(content, offset):",
+        "test_damage",
+        "test_zeros_where_synced_frames_were_are_no_torn_write",
+    ),
+    "check a frame without its place": Mutant(
+        "wal.recovery:ShardLog._frames",
+        "if lsn != base + offset or size <= HEADER_SIZE",
+        "if size <= HEADER_SIZE",
+        "test_damage",
+        "test_a_frame_that_was_written_to_the_next_frames_place_is_noticed",
+    ),
+    "trust the page cache after a restart": Mutant(
+        "store:Store._wire",
+        "reopen.secure_tail(disk, log)",
+        "pass",
+        "test_sync_fails",
+        "test_what_the_next_opening_shows_after_a_failed_sync_is_made_durable_before",
+    ),
+    "delete what nothing refers to": Mutant(
+        "topic.reopen:quarantine_orphans",
+        'disk.rename(path, f"{layout.quarantine}/{folder}-{name}")',
+        "disk.remove(path)",
+        "test_damage",
+        "test_a_segment_that_nothing_refers_to_is_set_aside_not_deleted",
+    ),
+    "clean up although a root is damaged": Mutant(
+        "topic.reopen:quarantine_orphans",
+        "if found.complaints:",
+        "if False:",
+        "test_damage",
+        "test_nothing_is_set_aside_when_a_root_is_damaged",
+    ),
+    "use the seqs of a lost tail again": Mutant(
+        "topic.reopen:may_have_lost",
+        'return durability == "memory" or not same_boot',
+        "return False",
+        "test_lost_tails",
+        "test_a_power_loss_right_after_a_clean_close_and_one_append_is_reported[disk]",
+    ),
+    "give seqs out before they are reserved": Mutant(
+        "topic.append:_reserve",
+        "return shard.writer.end_lsn if needed > state.ceiling else 0",
+        "return 0",
+        "test_lost_tails",
+        "test_seqs_beyond_the_first_reservation_are_not_used_again[ephemeral]",
+    ),
+    "hide a loss from the opening after a kill": Mutant(
+        "topic.reopen:declare_lost_tails",
+        "hiding = [] if same_boot else shards",
+        "hiding = []",
+        "test_lost_tails",
+        "test_a_kill_while_losses_are_being_declared_does_not_hide_them[disk]",
+    ),
+    "take records behind the last word of a close": Mutant(
+        "store:Store._close_shard",
+        'writer.turn_away(Closed("the store is closed: open it again"))',
+        "pass",
+        "test_lost_tails",
+        "test_an_append_during_a_close_is_refused_or_kept",
+    ),
+    "log a delete before the records that it deletes": Mutant(
+        "topic.topic:Topic.delete",
+        "self._flush(shard)",
+        "pass",
+        "test_deletes_survive",
+        "test_a_delete_by_seq_of_records_in_memory_survives",
+    ),
+    "return from a delete before it is durable": Mutant(
+        "topic.topic:Topic.delete",
+        'if state.config.durability == "fsync":',
+        "if False:",
+        "test_deletes_survive",
+        "test_a_delete_in_an_fsync_topic_is_durable_when_it_returns",
+    ),
+    "remove log files that the older root needs": Mutant(
+        "topic.roots:Roots.clean",
+        "self.previous.replay_lsn(shard.number)",
+        "self.current.replay_lsn(shard.number)",
+        "test_checkpoint_crash",
+        "test_a_damaged_newest_root_costs_nothing",
+    ),
+    "remove a shard that the older root needs": Mutant(
+        "topic.roots:Roots.clean",
+        "covered = entry.replay_lsn == self.current.replay_lsn(entry.shard)",
+        "covered = True",
+        "test_checkpoint_crash",
+        "test_a_damaged_newest_root_costs_nothing_after_shards_were_given_up",
+    ),
+    "swallow a bug in a job": Mutant(
+        "jobs:Job._turn",
+        "return self._die(repr(error))",
+        "return bool(repr(error))",
+        "test_job_death",
+        "test_a_bug_in_the_sync_job_turns_the_store_red_and_ends_all_appends",
+    ),
+}
+
+SAMPLE = (
+    "acknowledge before the sync",
+    "retry a failed sync",
+    "cut the log at the first bad frame",
+    "use the seqs of a lost tail again",
+)
+"""Run with every ``make test``; all of them with ``make crash``."""
+
+
+def plant(name: str) -> None:
+    """Break the function, for everybody who has imported it already, too."""
+    mutant = MUTANTS[name]
+    function = _function(mutant.place)
+    source = textwrap.dedent(_mutated(mutant))
+    space = dict(function.__globals__)
+    exec(compile(source, f"<mutant: {name}>", "exec"), space)  # our own source, see above
+    function.__code__ = space[function.__name__].__code__
+
+
+def fits(mutant: Mutant) -> bool:
+    """Whether the text to replace is in the function once."""
+    return inspect.getsource(_function(mutant.place)).count(mutant.old) == 1
+
+
+def _mutated(mutant: Mutant) -> str:
+    assert fits(mutant), f"{mutant.place} has changed: {mutant.old!r} is not in it once"
+    return inspect.getsource(_function(mutant.place)).replace(mutant.old, mutant.new)
+
+
+def _function(place: str) -> types.FunctionType:
+    module, _, name = place.partition(":")
+    found: object = importlib.import_module(f"strandline.{module}")
+    for part in name.split("."):
+        found = getattr(found, part)
+    assert isinstance(found, types.FunctionType)
+    return found

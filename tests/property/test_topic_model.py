@@ -1,0 +1,263 @@
+"""Promise: whatever is done to a topic, in any order, it answers as the plain model does.
+
+D10, B3, T1, T2 and rules 1 to 9 of the topic: appends in every form, deletes, retention, a clock
+that jumps, checkpoints with sealing and merging, restarts clean and by SIGKILL.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+import strandline
+from strandline.errors import Conflict, TooLarge, TopicFull
+from strandline.settings import (
+    SegmentSettings,
+    Settings,
+    SpaceSettings,
+    TopicConfig,
+    WalSettings,
+    topic_config,
+)
+from strandline.testing import strategies
+from strandline.testing.model import TopicModel, Values, as_arrow, as_columns
+from strandline.testing.sim_clock import SimClock
+from strandline.testing.sim_disk import SimDisk
+
+DURABILITIES = ("disk", "fsync", "memory")
+FORMS = ("append_many", "append_arrow", "append_soon")
+REFUSALS = (Conflict, TopicFull, TooLarge)
+
+
+class TopicMachine(RuleBasedStateMachine):
+    """One topic under test, and a neighbour that shares its files."""
+
+    @initialize(
+        durability=st.sampled_from(DURABILITIES),
+        options=strategies.limits(),
+        compression=st.sampled_from(("none", "zstd")),
+        shards=st.sampled_from((1, 2)),
+        seal_bytes=st.sampled_from((1, 2000, 1 << 20)),
+    )
+    def begin(self, durability, options, compression, shards, seal_bytes):
+        segment = SegmentSettings(
+            compression=compression, seal_bytes=seal_bytes, shared_files_max=2, block_records=7
+        )
+        self.settings = Settings(
+            wal=WalSettings(shards=shards, file_size_first=8192, file_size_max=16384),
+            segment=segment,
+            space=SpaceSettings(free_soft=0, free_hard=0, ballast_bytes=0),
+        )
+        self.disk, self.clock = SimDisk(), SimClock()
+        self.model = TopicModel(topic_config(TopicConfig(), {"durability": durability, **options}))
+        self.stamp_min = 0
+        self._open()
+        self.topic = self.store.create_topic("topic", durability=durability, **options)
+
+    def _open(self) -> None:
+        self.store = strandline.open(
+            "/data", disk=self.disk, clock=self.clock, settings=self.settings, start_jobs=False
+        )
+        self.neighbour = self.store.topic("neighbour")
+
+    def teardown(self):
+        if hasattr(self, "store"):
+            self.store.close()
+
+    @invariant()
+    def the_head_is_where_the_model_says(self):
+        if hasattr(self, "topic"):
+            assert self.topic.head_seq == self.model.head_seq
+            assert self.topic.config == self.model.config
+
+    def _append(self, batch, call, expected_head=None, key=None) -> None:
+        """Append to both, and expect the same answer or the same refusal."""
+        ts = max(self.stamp_min, self.clock.now_us())
+        given = {"expected_head": expected_head, "idempotency_key": key}
+        try:
+            expected = self.model.append(batch, ts=ts, **given)
+        except REFUSALS as refusal:
+            with pytest.raises(type(refusal)):
+                call(**given)
+            return
+        assert call(**given) == expected
+
+    @rule(values=strategies.values())
+    def append_one(self, values: Values):
+        fields = {"key": values.key, "tag": values.tag, "node": values.node, "meta": values.meta}
+        self._append([values], lambda **given: self.topic.append(values.data, **fields, **given))
+
+    @rule(data=st.lists(strategies.payloads(), min_size=1, max_size=20))
+    def append_plain_ones(self, data):
+        for payload in data:
+            self._append([Values(data=payload)], lambda *, at=payload, **_: self.topic.append(at))
+
+    @rule(
+        batch=strategies.batches(),
+        form=st.sampled_from(FORMS),
+        key=st.none() | strategies.idempotency_keys(),
+        behind=st.sampled_from((None, None, None, 0, 1)),
+    )
+    def append_batch(self, batch, form, key, behind):
+        expected_head = None if behind is None else self.model.head_seq - behind
+        if expected_head is not None and expected_head < 0:
+            expected_head = None
+        if form == "append_soon":
+            first = batch[0]
+            batch = [Values(data=v.data, tag=first.tag, key=first.key) for v in batch]
+            data = [values.data for values in batch]
+
+            def call(**given):
+                return self.topic.append_soon(data, tag=first.tag, key=first.key, **given).wait()
+
+        elif form == "append_arrow":
+
+            def call(**given):
+                return self.topic.append_arrow(as_arrow(batch), **given)
+
+        else:
+            data = [values.data for values in batch]
+
+            def call(**given):
+                return self.topic.append_many(data, **as_columns(batch), **given)
+
+        self._append(batch, call, expected_head, key)
+
+    @precondition(lambda self: self.model.head_seq)
+    @rule(
+        share=st.none() | st.floats(0, 1.1),
+        match=st.none() | st.sampled_from(strategies.MATCHES),
+    )
+    def delete(self, share, match):
+        if share is None and match is None:
+            return
+        before = None if share is None else 1 + int(self.model.head_seq * share)
+
+        gone = self.model.delete(now_us=self.clock.now_us(), before=before, match=match)
+        done = self.topic.delete(before=before, match=match)
+
+        assert done.deleted == gone
+        assert (done.earliest_seq, done.head_seq) == (
+            self.model.earliest_seq,
+            self.model.head_seq,
+        )
+
+    @rule(options=strategies.limits(), durability=st.none() | st.sampled_from(DURABILITIES))
+    def alter(self, options, durability):
+        if durability is not None:
+            options = {**options, "durability": durability}
+
+        self.model.alter(now_us=self.clock.now_us(), **options)
+        self.topic.alter(**options)
+
+    @rule(seconds=st.sampled_from((0.0005, 0.001, 0.9, 1.0, 30, 60, 121)))
+    def advance(self, seconds):
+        self.clock.advance(seconds)
+
+    @rule(seconds=st.sampled_from((-0.5, -3600, 3600)))
+    def jump(self, seconds):
+        """No stamp is ever smaller than one that the log has seen, and no floor."""
+        self.alter({}, None)
+        self.stamp_min = max(self.stamp_min, self.clock.now_us())
+        self.clock.jump_wall(seconds)
+
+    @rule()
+    def enforce_retention(self):
+        self.model.look(self.clock.now_us())
+        self.model.log_floor()
+
+        self.topic.enforce_retention()
+
+    @rule(
+        share=st.floats(0, 1.2),
+        limit=st.sampled_from((1, 2, 7, 100)),
+        node=st.none() | st.sampled_from(strategies.NODES),
+        epoch=st.sampled_from((None, None, 0, -1)),
+    )
+    def read(self, share, limit, node, epoch):
+        after = int(self.model.head_seq * share)
+        told = None if epoch is None else self.topic.epoch + epoch
+        self.model.look(self.clock.now_us())
+
+        page = self.topic.read(after, limit, node=node, epoch=told)
+
+        self.model.check_page(page, after=after, limit=limit, node=node, recreated=epoch == -1)
+        table = page.arrow().to_pylist()
+        assert page.data == [row["data"] for row in table]
+        assert [row["seq"] for row in table] == [record.seq for record in page.records]
+
+    @rule(limit=st.sampled_from((1, 5, 1000)), size_max=st.sampled_from((1, 100, 1 << 20)))
+    def read_all_in_pages(self, limit, size_max):
+        self.model.look(self.clock.now_us())
+        found, after = [], 0
+
+        for _ in itertools.count():
+            page = self.topic.read(after, limit, size_max=size_max)
+            found += page.records
+            if page.caught_up:
+                break
+            assert page.next > after, "a page that is not the last one moves on"
+            after = page.next
+
+        assert found == [record for _, record in sorted(self.model.live.items())]
+
+    @rule(seconds=st.floats(-200, 200))
+    def find_a_time(self, seconds):
+        ts = self.clock.now_us() + int(seconds * 1e6)
+        self.model.look(self.clock.now_us())
+
+        assert self.topic.cursor_at(ts) == self.model.cursor_at(ts)
+
+    @rule()
+    def statistics(self):
+        self.model.look(self.clock.now_us())
+
+        found = self.topic.statistics()
+
+        assert found.head_seq == self.model.head_seq
+        assert found.earliest_seq == self.model.earliest_seq
+        assert found.evict_floor == self.model.evict_floor
+        assert found.count == len(self.model.live)
+        assert found.payload_bytes == self.model.payload_bytes
+        assert found.last_ts == self.model.last_ts
+
+    @rule(noise=st.booleans())
+    def checkpoint(self, noise):
+        if noise:
+            self.neighbour.append_many([b"x" * 50] * 3)
+
+        self.store.checkpoint()
+        self.model.log_floor()
+
+    @rule()
+    def sync(self):
+        self.store.sync()
+
+    @rule(shards=st.sampled_from((1, 2)))
+    def reopen(self, shards):
+        self.store.close()
+        self._come_back(shards)
+
+    @rule(shards=st.sampled_from((1, 2)))
+    def kill(self, shards):
+        if self.model.config.durability == "memory":
+            self.alter({}, "disk")
+        old, self.disk = self.disk, self.disk.kill()
+        old.power_off()
+        self.store.close()
+        self._come_back(shards)
+
+    def _come_back(self, shards) -> None:
+        wal = WalSettings(shards=shards, file_size_first=8192, file_size_max=16384)
+        self.settings = Settings(wal=wal, segment=self.settings.segment, space=self.settings.space)
+        self._open()
+        self.topic = self.store.existing_topic("topic")
+        self.model.reopen()
+
+
+TestTopic = TopicMachine.TestCase
+TestTopic.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

@@ -1,0 +1,112 @@
+"""Promise (C1, C10): a directory is a store, becomes one, or is left as it is with a clear word."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from xxhash import xxh3_64_hexdigest
+
+from strandline.errors import Corrupt, NewerFormat, NotAStore, StrandlineError
+from strandline.testing import strategies
+from strandline.testing.sim_disk import SimDisk
+from strandline.topic import system
+
+PATH = "/data/SYSTEM"
+
+
+def _disk(content: bytes | None = None) -> SimDisk:
+    disk = SimDisk()
+    disk.make_dirs("/data")
+    if content is not None:
+        disk.durable_replace(PATH, content)
+    return disk
+
+
+@given(st.integers(0, 2**62))
+def test_the_identity_that_was_made_is_read_again(now_us):
+    disk = _disk()
+
+    store_id = system.ensure(disk, "/data", now_us)
+
+    assert len(store_id) == 16
+    assert system.read(disk, "/data") == system.ensure(disk, "/data", now_us + 1) == store_id
+
+
+@given(st.data())
+def test_a_garbled_system_file_is_refused(data):
+    disk = _disk()
+    store_id = system.ensure(disk, "/data", 17)
+    whole = disk.read(PATH)
+    garbled = data.draw(strategies.garbled(whole))
+    disk.durable_replace(PATH, garbled)
+
+    if garbled.rstrip() == whole.rstrip():
+        assert system.read(disk, "/data") == store_id
+    else:
+        with pytest.raises((Corrupt, NewerFormat)):
+            system.read(disk, "/data")
+
+
+def test_no_beginning_of_a_system_file_is_one():
+    disk = _disk()
+    system.ensure(disk, "/data", 17)
+    whole = disk.read(PATH)
+
+    for size in range(len(whole) - 1):
+        disk.durable_replace(PATH, whole[:size])
+        with pytest.raises(Corrupt):
+            system.read(disk, "/data")
+
+
+@given(st.binary(max_size=100))
+def test_garbage_is_refused(content):
+    with pytest.raises(Corrupt):
+        system.read(_disk(content), "/data")
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["format", "store_id", "created_us", "checksum", "other"]),
+        st.none() | st.integers() | st.text(max_size=40) | st.lists(st.integers(), max_size=2),
+    )
+)
+def test_any_json_is_refused(fields):
+    with pytest.raises(StrandlineError):
+        system.read(_disk(json.dumps(fields).encode()), "/data")
+
+
+def test_a_newer_format_is_told_apart_from_damage():
+    fields = {"format": 2, "store_id": "00" * 16, "created_us": 1, "checksum": ""}
+    line = json.dumps(fields, separators=(",", ":"))
+    fields["checksum"] = xxh3_64_hexdigest(line.encode())
+    newer = json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+
+    with pytest.raises(NewerFormat, match="format 2"):
+        system.read(_disk(newer), "/data")
+
+
+def test_a_directory_with_other_things_is_not_made_a_store():
+    disk = _disk()
+    disk.durable_replace("/data/thesis.txt", b"mine")
+
+    with pytest.raises(NotAStore, match=r"thesis\.txt"):
+        system.ensure(disk, "/data", 1)
+
+    assert disk.list_dir("/data") == ["thesis.txt"]
+
+
+@pytest.mark.parametrize("name", ["wal", "meta"])
+def test_a_store_that_lost_its_system_file_is_not_made_anew(name):
+    disk = _disk()
+    disk.make_dirs(f"/data/{name}")
+
+    with pytest.raises(Corrupt, match="SYSTEM file is missing"):
+        system.ensure(disk, "/data", 1)
+
+
+def test_a_directory_without_a_system_file_is_no_store_to_read():
+    with pytest.raises(NotAStore):
+        system.read(_disk(), "/data")
