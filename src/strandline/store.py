@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -171,6 +172,8 @@ class Store:
 
     def close(self) -> None:
         """Flush, sync, and release the store. Closing twice is fine."""
+        for shard in self._shards:
+            shard.committer.refuse_reentry()  # before anything is stopped that the step may need
         with self._closing:
             if self._closed:
                 return
@@ -185,7 +188,7 @@ class Store:
         """In a forked child: this store belongs to the parent."""
         self._forked = True
         for shard in self._shards:
-            shard.writer.close()
+            shard.forked()
         self._closed = True
         if self._lock is not None:
             self._lock.release()
@@ -258,6 +261,7 @@ class Store:
             self._clock, found.catalog, found.library, roots, self._checkpointer, segment
         )
         self._space = SpaceWatch(disk, layout, self._shards, self._settings.space)
+        self._space.make_room()
         reopen.quarantine_orphans(disk, layout, roots, found)
         reopen.declare_lost_tails(found, self._shards, disk.boot_id())
         self._make_jobs()
@@ -282,7 +286,7 @@ class Store:
         interval_s = self._settings.wal.sync_interval_ms / 1000
         for shard in self._shards:
             name = f"sync-{shard.number}"
-            self._add_job(name, shard.run_once, interval_s, shard.committer.kick)
+            self._add_job(name, shard.run_once, interval_s, shard.committer.kick, shard)
         for shard in self._shards:
             writer = shard.writer
             name = f"prepare-{shard.number}"
@@ -297,18 +301,18 @@ class Store:
         run_once: Callable[[], None],
         interval_s: float,
         kick: threading.Event | None = None,
+        syncs: Shard | None = None,
     ) -> None:
-        job = Job(
-            name, run_once, self._clock, interval_s=interval_s, on_death=self._on_death, kick=kick
-        )
+        on_death = partial(self._on_death, syncs)
+        job = Job(name, run_once, self._clock, interval_s=interval_s, on_death=on_death, kick=kick)
         self._jobs.append(job)
 
-    def _on_death(self, reason: str) -> None:
-        """A job died: nothing that needs it may go on waiting."""
+    def _on_death(self, syncs: Shard | None, reason: str) -> None:
+        """A job died: health is red, and nobody may go on waiting for what it would have synced."""
         self._deaths.append(reason)
-        for shard in self._shards:
-            shard.writer.poison(reason)
-            shard.committer.fail_waiters()
+        if syncs is not None:
+            syncs.writer.poison(reason)
+            syncs.committer.fail_waiters()
 
     def _checkpoint_if_due(self) -> None:
         if self._checkpointer.is_due():
@@ -318,9 +322,15 @@ class Store:
                     self._sealer.run_once()
 
     def _retain(self) -> None:
+        failure: Exception | None = None
         for state in self._found.catalog.states():
             if retention.is_limited(state) and not state.dropped:
-                self._handle(state).enforce_retention()
+                try:
+                    self._handle(state).enforce_retention()
+                except (OSError, StrandlineError) as error:
+                    failure = failure or error  # the damage of one topic is not the others'
+        if failure is not None:
+            raise failure
 
     def _close_writing(self) -> None:
         syncing = self._jobs[: len(self._shards)]
@@ -358,7 +368,7 @@ class Store:
         if writer.has_file:
             writer.acquire()
             try:
-                writer.place_control(0, control.ClosedCleanly())
+                writer.end(control.ClosedCleanly())
             finally:
                 writer.release()
             shard.committer.sync_now()

@@ -6,8 +6,7 @@ copy of the whole disk, ``durable_replace`` puts other bytes in a file's place.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+import functools
 
 import strandline
 from strandline.errors import Corrupt, NewerFormat, NotAStore, StrandlineError
@@ -15,11 +14,17 @@ from strandline.settings import SegmentSettings, Settings, SpaceSettings, WalSet
 from strandline.store import Store
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
+from strandline.topic import root as root_file
+from strandline.topic import system
+from strandline.topic.inspect import FrameSummary, wal_frames
+from strandline.topic.rescue import index_of
+from strandline.wal.codec import FILE_HEADER_SIZE, store_seed
 
 ROOT = "/data"
-LONG = os.environ.get("STRANDLINE_CRASH") == "long"
 WAL_FILE_SIZE = 4096
 REFUSALS = (Corrupt, NewerFormat, NotAStore)
+NOTICED = ("refused", "read refused", "told")
+"""The store did not open; some topics could not be read; all was read and health complains."""
 
 Content = dict[str, object]
 
@@ -58,15 +63,17 @@ def fill(disk: SimDisk, clock: SimClock) -> Store:
     return store
 
 
+@functools.cache
 def closed_store() -> SimDisk:
-    """A disk with a store that was closed cleanly."""
+    """A disk with a store that was closed cleanly. Shared: only ever damage a copy."""
     disk = SimDisk()
     fill(disk, SimClock()).close()
     return disk.kill()
 
 
+@functools.cache
 def killed_store() -> SimDisk:
-    """A disk with a store whose process was killed: part of the log was never synced."""
+    """The same after SIGKILL instead: part of the log was never synced."""
     disk = SimDisk()
     fill(disk, SimClock())
     return disk.kill()
@@ -133,6 +140,7 @@ def read(topic: strandline.Topic) -> list[object]:
             return found
 
 
+@functools.cache
 def expected(disk: SimDisk) -> Content:
     """What an undamaged copy of the store holds."""
     with opened(disk.kill(), SimClock()) as store:
@@ -143,7 +151,7 @@ def expected(disk: SimDisk) -> Content:
 
 
 def judged(disk: SimDisk, path: str, whole: Content) -> str:
-    """What came of damage in a file: refused, told, hidden topics, unharmed; or what is wrong."""
+    """What came of damage in a file: one of ``NOTICED``, "unharmed", or what is wrong."""
     try:
         store = opened(disk, SimClock())
     except REFUSALS as error:
@@ -166,15 +174,61 @@ def judged(disk: SimDisk, path: str, whole: Content) -> str:
 
 
 def names(error: StrandlineError, path: str) -> bool:
-    """Whether an error leads to the file, or at least to the folder that lacks it."""
-    return path in str(error) or getattr(error, "path", None) == path
+    """Whether an error leads to the file; to one beside it when a WAL file is not there at all."""
+    if path in str(error):
+        return True
+    return "/wal/" in path and "gone" in str(error) and path.rpartition("/")[0] in str(error)
 
 
-def regions(content: bytes) -> Iterator[int]:
-    """Offsets worth a flip: every byte that is used or near one, and some of the zeros behind."""
-    used = len(content.rstrip(b"\0")) + 96
-    yield from range(min(used, len(content)))
-    yield from range(used, len(content), 1 if LONG else 61)
+def wal_paths(disk: SimDisk) -> list[str]:
+    """The files of the log, oldest first."""
+    return [path for path in data_paths(disk) if "/wal/" in path]
+
+
+def frames_in(disk: SimDisk, path: str) -> list[FrameSummary]:
+    """The frames of an undamaged file of the log."""
+    frames = list(wal_frames(disk, path))
+    assert all(isinstance(frame, FrameSummary) for frame in frames)
+    return frames  # type: ignore[return-value]
+
+
+def damaged_block(content: bytes, offset: int, filling: bytes) -> bytes:
+    """The content with other bytes from an offset on, as long as it was."""
+    filling = filling[: len(content) - offset]
+    return content[:offset] + filling + content[offset + len(filling) :]
+
+
+def flipped(content: bytes, offset: int, bit: int) -> bytes:
+    changed = bytearray(content)
+    changed[offset] ^= 1 << bit
+    return bytes(changed)
+
+
+def checked_bytes(disk: SimDisk, path: str) -> set[int]:
+    """The bytes of a file that opening and reading the whole store must have checked."""
+    content = disk.read(path)
+    if "/wal/" in path:
+        return _checked_in_log(disk, path)
+    if path.endswith(".seg"):
+        store_id = system.read(disk, ROOT)
+        index = index_of(memoryview(content), store_seed(store_id))
+        assert index is not None
+        starts, sizes = index.offset.tolist(), index.stored_size.tolist()
+        blocks = [range(start, start + size) for start, size in zip(starts, sizes, strict=True)]
+        footer = range(max(block.stop for block in blocks) + 7, len(content))
+        return {*range(64), *(offset for block in blocks for offset in block), *footer}
+    return set(range(len(content)))
+
+
+def _checked_in_log(disk: SimDisk, path: str) -> set[int]:
+    """The frames that the newest checkpoint does not cover, without padding, and their header."""
+    root, _ = root_file.load(disk, f"{ROOT}/meta", system.read(disk, ROOT))
+    checked: set[int] = set()
+    for frame in frames_in(disk, path):
+        if frame.lsn >= root.replay_lsn(0):
+            padding = 8 if frame.kind == "batch" else 0
+            checked.update(range(frame.offset, frame.offset + frame.size - padding))
+    return checked | set(range(FILE_HEADER_SIZE)) if checked else checked
 
 
 def _append_first(store: Store, clock: SimClock) -> None:
@@ -195,7 +249,9 @@ def _append_more(store: Store, clock: SimClock, word: str) -> None:
     big, small = store.topic("big"), store.topic("small")
     for number in range(14):
         big.append(b"%s %d " % (word.encode(), number) + b"json" * 20, tag=word)
-    small.append_many([b"s-%s" % word.encode()] * 3, tags=[word, "x", None], nodes=["n1", None, "n2"])
+    small.append_many(
+        [b"s-%s" % word.encode()] * 3, tags=[word, "x", None], nodes=["n1", None, "n2"]
+    )
     store.topic("other").append_many([bytes(700), b"behind zeros"])
 
 

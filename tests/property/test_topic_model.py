@@ -260,4 +260,4 @@ class TopicMachine(RuleBasedStateMachine):
 
 
 TestTopic = TopicMachine.TestCase
-TestTopic.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestTopic.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)

@@ -1,5 +1,7 @@
-"""The chapter of the crash: a process is killed while it appends, and nothing it was promised is
-missing.
+"""The chapter of the crash: a process is killed while it appends.
+
+Nothing that it was promised may be missing afterwards. What it had not been promised yet may be
+there, too: an ack can be lost on its way, a record cannot.
 """
 
 from __future__ import annotations

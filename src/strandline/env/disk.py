@@ -53,6 +53,10 @@ class ReadFile(Protocol):
         """Up to ``size`` bytes; fewer only at the end of the file."""
         ...
 
+    def pread_into(self, target: memoryview, offset: int) -> int:
+        """Fill memory that the caller has, as far as the file goes; returns how far."""
+        ...
+
     def size(self) -> int: ...
 
     def close(self) -> None: ...
@@ -176,6 +180,12 @@ class OsFile:
             parts.append(data)
             got += len(data)
         return b"".join(parts)
+
+    def pread_into(self, target: memoryview, offset: int) -> int:
+        got = 0
+        while got < len(target) and (step := os.preadv(self._fd, [target[got:]], offset + got)):
+            got += step
+        return got
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size

@@ -89,6 +89,11 @@ class SimReadFile:
         with calls.lock:
             return self._descriptor.file.read(size, offset)
 
+    def pread_into(self, target: memoryview, offset: int) -> int:
+        data = self.pread(len(target), offset)
+        target[: len(data)] = data
+        return len(data)
+
     def size(self) -> int:
         self._descriptor.calls.enter("size", self.path)
         self._check_open()

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import functools
 
-from strandline.errors import Conflict, StrandlineError, TooLarge, TopicFull, UnknownTopic
+from strandline.errors import Conflict, TooLarge, TopicFull, UnknownTopic
 from strandline.record import Appended
 from strandline.topic.batch import Batch, Tags
 from strandline.topic.memory import MemoryTail
@@ -68,11 +68,9 @@ def place(state: TopicState, shard: Shard, batch: Batch, expected_head: int | No
             reserved_at = _reserve(state, shard, batch.count)
             if not reserved_at:
                 return _place(state, shard, batch)
-        except StrandlineError:
-            raise
         except BaseException as error:
-            # Interrupted between placing and publishing: memory and log may disagree.
-            writer.poison(f"an append was interrupted ({error!r})")
+            if state.torn:
+                writer.poison(f"an append was interrupted ({error!r})")
             raise
         finally:
             writer.release()
@@ -167,11 +165,14 @@ def _place(state: TopicState, shard: Shard, batch: Batch) -> Pending:
     durability = state.config.durability
     lsn = 0
     if durability == "ephemeral" or (durability == "memory" and batch.draft is None):
+        shard.writer.begin()
+        state.torn = True
         _place_in_memory(state, shard, batch, first_seq, ts)
     else:
         if state.memory is not None:
             flush_memory(state, shard)
         location = _place_in_log(state, shard, batch, first_seq, ts)
+        state.torn = True
         state.pending_payload += batch.payload
         publish = functools.partial(_publish, state, batch, first_seq, location, ts)
         if durability == "fsync":
@@ -181,6 +182,7 @@ def _place(state: TopicState, shard: Shard, batch: Batch) -> Pending:
     state.next_seq = last_seq + 1
     if batch.idempotency_key is not None:
         state.remember(batch.idempotency_key, first_seq, last_seq, ts)
+    state.torn = False
     return Pending(Appended(first_seq, last_seq, last_seq), shard.committer, lsn)
 
 
@@ -196,7 +198,6 @@ def _place_in_log(state: TopicState, shard: Shard, batch: Batch, first_seq: int,
 def _place_in_memory(
     state: TopicState, shard: Shard, batch: Batch, first_seq: int, ts: int
 ) -> None:
-    shard.writer.begin()
     if state.memory is None:
         state.memory = MemoryTail(state.id, first_seq, shard.writer.seed)
     if not state.memory.pieces:
@@ -244,6 +245,10 @@ def flush_memory(state: TopicState, shard: Shard) -> None:
     locations = shard.writer.place_drafts(
         [(draft, state.id, first_seq, ts) for first_seq, _, draft, ts in entries]
     )
-    for (first_seq, _, _, _), location in zip(entries, locations, strict=True):
-        state.tail.append(first_seq, location)
-    state.memory = None
+    try:
+        for (first_seq, _, _, _), location in zip(entries, locations, strict=True):
+            state.tail.append(first_seq, location)
+        state.memory = None
+    except BaseException as error:
+        shard.writer.poison(f"a flush was interrupted ({error!r})")
+        raise

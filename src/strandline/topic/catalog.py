@@ -110,8 +110,9 @@ class Catalog:
             old.dropped = True
             return
         for slot in TopicState.__slots__:
-            if slot != "waiters":
+            if slot not in ("head_seq", "waiters"):
                 setattr(old, slot, getattr(new, slot))
+        old.head_seq = new.head_seq  # last: a reader looks up nothing above it
         self.add(old)
         old.wake()
 
@@ -141,5 +142,5 @@ class Catalog:
 
     def _adopt(self, state: TopicState) -> None:
         state.shard = xxh3_64_intdigest(state.id.to_bytes(8, "little")) % len(self.shards)
-        state.guard = self.shard_of(state).writer.lock
+        state.guard = self.shard_of(state).writer.baton
         set_fast_lane(state)

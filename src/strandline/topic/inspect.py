@@ -209,7 +209,8 @@ def wal_frames(
             for frame in log.scan(place, file_header.first_lsn):
                 yield from log.damage[told:]
                 told = len(log.damage)
-                yield _frame(content, frame, base)
+                if not told or frame.location & LOCATION_LSN >= log.damage[-1].end_lsn:
+                    yield _frame(content, frame, base)  # else it was rescued from a damaged place
         yield from log.damage[told:]
     finally:
         log.files.close()

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from pyroaring import BitMap64
 
-from strandline.errors import Closed, Corrupt
+from strandline.errors import Closed, Corrupt, StrandlineError, Unavailable
 from strandline.topic.memory import Row
 from strandline.topic.state import Run, TopicState, spans
 from strandline.wal.block import Block
@@ -52,9 +52,12 @@ class Pieces:
                 return self._at(seq)
             except (Closed, OSError) as error:
                 if not _file_is_gone(error):
-                    raise
+                    raise _unreadable(error) from error
                 self._reader = self._make_reader()
-        return self._at(seq)
+        try:
+            return self._at(seq)
+        except OSError as error:
+            raise _unreadable(error) from error
 
     def singles(self, seq: int, last_seq: int, room: int) -> list[Row]:
         """Consecutive records from a seq on that are single frames of the WAL: a fast lane."""
@@ -75,7 +78,7 @@ class Pieces:
                 _, _, fields, data, ts = read(location)
             except (Closed, OSError) as error:
                 if not _file_is_gone(error):
-                    raise
+                    raise _unreadable(error) from error
                 break
             found.append((ts, fields, data))
             seq += 1
@@ -179,6 +182,13 @@ class Pieces:
 def _file_is_gone(error: Exception) -> bool:
     """Whether a checkpoint took the file away, or somebody closed the store."""
     return not isinstance(error, OSError) or error.errno in (errno.ENOENT, errno.EBADF)
+
+
+def _unreadable(error: Exception) -> StrandlineError:
+    """What to tell a reader whose file fails it."""
+    if isinstance(error, FileNotFoundError):
+        return Corrupt("a segment is missing", path=str(error.filename))
+    return Unavailable(f"records could not be read ({error}): check the disk, then retry")
 
 
 def _listed(run: Run, seq: int) -> Listed:

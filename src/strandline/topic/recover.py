@@ -28,7 +28,7 @@ from strandline.topic.state import Gap, Run, TopicState, spans
 from strandline.wal.codec import store_seed
 from strandline.wal.files import LOCATION_LSN, ShardFiles
 from strandline.wal.reader import Reader
-from strandline.wal.recovery import Damage, ShardLog, in_order
+from strandline.wal.recovery import Damage, Scratch, ShardLog, in_order
 
 _TRIES = 8  # one walk is shorter than the time between two checkpoints, as a rule
 
@@ -54,6 +54,7 @@ class Recovered:
         self.unreadable: list[Segment] = []
         self.missing: list[Damage] = []
         self.durable: dict[int, int] = {}
+        self.closed: dict[int, int] = {}
         self.guessed: dict[int, int] = {}
         self.deleted: dict[int, BitMap64] = {}
         self.logs: dict[int, ShardLog] = {}
@@ -206,21 +207,28 @@ def current_runs(runs: list[Run], floor: int) -> tuple[Run, ...]:
 
 def _load_logs(disk: Disk, layout: Layout, found: Recovered, *, tolerate: bool) -> None:
     try:
-        closed = layout.read_closed(disk)
+        found.closed = layout.read_closed(disk)
     except Corrupt as error:
         if not tolerate:
             raise
-        closed = {}
         found.complaints.append(str(error))
+    scratch = Scratch()
     for shard in layout.shards_on(disk):
-        log = ShardLog(disk, layout.shard(shard), shard, found.store_id, tolerate=tolerate)
+        log = ShardLog(
+            disk,
+            layout.shard(shard),
+            shard,
+            found.store_id,
+            tolerate=tolerate,
+            scratch=scratch,
+        )
         found.logs[shard] = log
         found.files[shard] = log.files
         log.end_lsn = max(log.end_lsn, found.root.replay_lsn(shard))
         if log.headers:
             found.term = max(found.term, log.headers[-1].term)
-    for shard in {*closed, *found.logs, *(entry.shard for entry in found.root.shards)}:
-        found.durable[shard] = max(found.root.durable_lsn(shard), closed.get(shard, 0))
+    for shard in {*found.closed, *found.logs, *(entry.shard for entry in found.root.shards)}:
+        found.durable[shard] = max(found.root.durable_lsn(shard), found.closed.get(shard, 0))
         if shard in found.logs:
             found.logs[shard].durable_upto = found.durable[shard]
 
@@ -270,13 +278,17 @@ def _replay(found: Recovered, *, tolerate: bool, progress: Progress) -> None:
                 for frame in log.scan(place, start):
                     replay.apply(frame)
             if header.term == newest and place == len(log.headers) - 1:
-                found.clean = found.clean and replay.closed
+                # The last word itself may lie before a checkpoint by a writer that wrote no more.
+                at_rest = found.closed.get(log.files.shard) == log.end_lsn > header.first_lsn
+                found.clean = found.clean and (replay.closed or at_rest)
                 found.boot = header.boot or found.boot
         done += log.files.entries[place].size
         progress("log", done, total)
     for log in logs:
         replay.lose(log.strangers)
     replay.finish()
+    for log in logs:
+        log.release_scratch()
     found.complaints += replay.complaints
     found.guessed, found.deleted = replay.guessed, replay.deleted
     found.records = replay.records

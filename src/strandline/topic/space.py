@@ -50,6 +50,11 @@ class SpaceWatch:
         if self.level == "ok":
             self._ensure_ballast()
 
+    def make_room(self) -> None:
+        """At opening: give the ballast up at once if what recovery has to write may not fit."""
+        if self._disk.free_bytes(self._layout.directory) < self._settings.free_hard:
+            self._release_ballast()
+
     def _level(self) -> str:
         if self.free < self._settings.free_hard:
             return "hard"

@@ -31,6 +31,7 @@ from pyroaring import BitMap64
 from strandline.segment.reader import Segment
 from strandline.settings import TopicConfig
 from strandline.topic.memory import MemoryTail
+from strandline.wal.baton import Baton
 
 FIRST_CEILING = 256
 """Seqs that a new topic may give out before it must have reserved more durably."""
@@ -143,6 +144,7 @@ class TopicState:
         "shard",
         "tags",
         "tail",
+        "torn",
         "waiters",
     )
 
@@ -177,7 +179,9 @@ class TopicState:
         self.idempotency: dict[bytes, tuple[int, int, int]] | None = None
         self.waiters: deque[threading.Lock] = deque()
         self.dropped = False
-        self.guard = threading.Lock()
+        self.torn = False
+        """Whether the log and this state differ for a moment: an interrupt now is the end."""
+        self.guard = Baton()
         """The lock of the topic's writer, once it has one: floors and counts change together."""
 
     @property

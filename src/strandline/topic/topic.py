@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from strandline.env.clock import Clock
-from strandline.errors import Invalid, RecordsLost, StrandlineError, TooLarge, UnknownTopic
+from strandline.errors import Invalid, RecordsLost, TooLarge, UnknownTopic
 from strandline.record import Appended, Record
 from strandline.settings import LimitSettings, TopicConfig, topic_config
 from strandline.topic import deletes, retention
@@ -89,8 +89,8 @@ class Topic:
             self._fast_size_max = limits.record_bytes_max
             self._fast_writer = shard.writer
             self._now_us = clock.now_us
-            self._try_lock = shard.writer.lock.acquire
-            self._unlock = shard.writer.lock.release
+            self._claim = shard.writer.baton.claims.setdefault
+            self._release = shard.writer.release
 
     @property
     def name(self) -> str:
@@ -117,9 +117,10 @@ class Topic:
         state = self._state
         writer = self._fast_writer
         # The fast lane: one plain record of a disk topic, as ``place`` would do it step by step.
-        if not self._try_lock(False):
-            writer.acquire_slowly()
+        claim: list[object] = [None]
         try:
+            if self._claim(0, claim) is not claim:
+                writer.baton.wait(claim)
             seq = state.next_seq
             if seq <= state.fast_until:
                 ts = self._now_us()
@@ -137,15 +138,15 @@ class Topic:
                 state.head_seq = seq
                 if state.waiters:
                     state.wake()
+                self._release()
                 return Appended(seq, seq, seq)
-        except StrandlineError:
-            raise
+            self._release()
         except BaseException as error:
-            # Interrupted between placing and publishing: memory and log may disagree.
-            writer.poison(f"an append was interrupted ({error!r})")
+            if state.next_seq > state.head_seq + 1 and writer.baton.claims.get(0) is claim:
+                # Interrupted between placing and publishing: memory and log disagree.
+                writer.poison(f"an append was interrupted ({error!r})")
+            writer.baton.drop(claim)
             raise
-        finally:
-            self._unlock()
         return self.append_soon(data).wait()
 
     def append_many(

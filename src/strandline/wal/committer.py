@@ -22,6 +22,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+from strandline.wal.baton import Baton
 from strandline.wal.writer import Writer
 
 _PATIENCE_S = 0.5  # how often a waiter looks whether the shard has failed meanwhile
@@ -35,7 +36,7 @@ class Committer:
         self.synced = writer.end_lsn
         self.rounds = 0
         self.kick = threading.Event()
-        self._leading = threading.Lock()
+        self._leading = Baton()
         self._waking = threading.Lock()  # one round may end while the one before still wakes
         self._waiters: deque[tuple[int, threading.Lock]] = deque()
         self._pending: deque[tuple[int, Callable[[], None]]] = deque()
@@ -52,9 +53,7 @@ class Committer:
         """Return once the log is durable up to an lsn; raises when it never will be."""
         while self.synced < lsn:
             self._check()
-            if self._leading.acquire(False):
-                self._lead(lsn)
-            else:
+            if not self._try_lead(lsn):
                 self._follow(lsn)
 
     async def synced_future(self, lsn: int) -> None:
@@ -79,19 +78,31 @@ class Committer:
         """Make everything placed so far durable."""
         self.wait_synced(self.writer.end_lsn)
 
+    def refuse_reentry(self) -> None:
+        """Raise in a signal handler that interrupted a step or a round of this very thread."""
+        self.writer.baton.refuse_reentry()
+        self._leading.refuse_reentry()
+
     def fail_waiters(self) -> None:
         """Wake everybody so that they see why the shard stopped."""
         self._wake()
         self._resolve_futures()
 
-    def _lead(self, lsn: int) -> None:
+    def _try_lead(self, lsn: int) -> bool:
+        claim: list[object] = [None]
         try:
+            if self._leading.claims.setdefault(0, claim) is not claim:
+                return False
             if self.synced < lsn:
                 self._check()  # the leader before this one may have failed a moment ago
                 self._round()
-        finally:
             self._leading.release()
+        except BaseException:
+            self._leading.drop(claim)
             self._wake()
+            raise
+        self._wake()
+        return True
 
     def _follow(self, lsn: int) -> None:
         gate = threading.Lock()
@@ -99,8 +110,8 @@ class Committer:
         self._waiters.append((lsn, gate))
         # A leader releases the lead before it wakes. If the lead is taken now, that leader's wake
         # is still to come and will see this gate; if not, go round and lead.
-        if self._leading.locked():
-            gate.acquire(timeout=_PATIENCE_S)
+        if self._leading.claims and not gate.acquire(timeout=_PATIENCE_S):
+            self.refuse_reentry()
 
     def _round(self) -> None:
         writer = self.writer
@@ -134,6 +145,9 @@ class Committer:
                 pending.popleft()[1]()
             # Last: who looks at it without the lock takes it as a sign that all is published.
             self.synced = writer.durable_upto = target
+        except BaseException as error:
+            writer.poison(f"a publication was interrupted ({error!r})")
+            raise
         finally:
             writer.release()
 

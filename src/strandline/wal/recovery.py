@@ -43,6 +43,7 @@ from strandline.wal.files import (
 from strandline.wal.wreck import Loss, Wreck, examine
 
 _CHECK = struct.Struct("<Q")
+_WORDS_AT_ONCE = 1 << 16
 
 
 class Single(msgspec.Struct, frozen=True, gc=False):
@@ -83,6 +84,29 @@ class Damage(msgspec.Struct, frozen=True, kw_only=True):
         return Corrupt(f"{self.reason} (lsn {self.lsn})", path=self.path, offset=self.offset)
 
 
+class Scratch:
+    """Memory that is read into again and again: touching new memory costs more than reading.
+
+    Frames that were read into it are gone with the next read.
+    """
+
+    def __init__(self) -> None:
+        self._memory = memoryview(bytearray())
+
+    def read(self, file: ReadFile) -> memoryview:
+        size = file.size()
+        if len(self._memory) < size:
+            self._memory = memoryview(bytearray(size))
+        return self._memory[: file.pread_into(self._memory[:size], 0)]
+
+
+class Fresh:
+    """New memory for every read, for frames that are kept."""
+
+    def read(self, file: ReadFile) -> memoryview:
+        return memoryview(file.pread(file.size(), 0))
+
+
 class ShardLog:
     """The files of one shard as recovery found them. Owned by one thread."""
 
@@ -95,6 +119,7 @@ class ShardLog:
         *,
         tolerate: bool = False,
         names: Sequence[str] | None = None,
+        scratch: Scratch | None = None,
     ) -> None:
         self.files = ShardFiles(disk, directory, shard)
         self.headers: list[codec.FileHeader] = []
@@ -111,6 +136,8 @@ class ShardLog:
         self._seed = codec.store_seed(store_id)
         self._header_seed = codec.shard_seed(store_id, shard)
         self._tolerate = tolerate
+        self._scratch: Scratch | Fresh = scratch or Fresh()
+        self._cut_off: set[str] = set()
         self._find_files(disk.list_dir(directory) if names is None else names)
 
     def scan(self, place: int, start_lsn: int, *, until_lsn: int | None = None) -> Iterator[Frame]:
@@ -193,10 +220,14 @@ class ShardLog:
             return None
         return blocks
 
+    def release_scratch(self) -> None:
+        """Give the memory back: the log has been read."""
+        self._scratch = Fresh()
+
     def _content(self, place: int) -> memoryview:
         """All bytes of a file, after a look at whether it has been cut short."""
         entry, header = self.files.entries[place], self.headers[place]
-        content = memoryview(entry.file.pread(entry.file.size(), 0))
+        content = self._scratch.read(entry.file)
         if len(content) < entry.size:
             # A file gets its size in one step, before its first byte: a power loss may take that
             # step back only as long as nothing in the file was synced.
@@ -206,27 +237,9 @@ class ShardLog:
             same_boot = header.boot == codec.boot_number(self.files.disk.boot_id())
             if same_boot or synced > header.first_lsn:
                 self._complain(entry.path, len(content), base + len(content), "the file is cut off")
+                self._cut_off.add(entry.path)
             content = memoryview(bytes(content).ljust(entry.size, b"\0"))
         return content
-
-    def _note_cut_off(self, place: int, offset: int) -> None:
-        """Where the log ends because its file does, nobody knows what came behind."""
-        entry = self.files.entries[place]
-        known = any(damage.path == entry.path for damage in self.damage)
-        if known and entry.file.size() < min(entry.size, offset + 8):
-            lsn = entry.first_lsn - FILE_HEADER_SIZE + offset
-            size = entry.size - offset
-            reason = "whatever came behind the end of the file"
-            self.damage.append(
-                Damage(
-                    path=entry.path,
-                    offset=offset,
-                    lsn=lsn,
-                    reason=reason,
-                    end_lsn=lsn + size,
-                    unknown_size=size,
-                )
-            )
 
     def _complain(self, path: str, offset: int, lsn: int, reason: str) -> None:
         """Tell of damage that by itself takes no record: raise it, or note it."""
@@ -252,11 +265,10 @@ class ShardLog:
         base = header.first_lsn - FILE_HEADER_SIZE
         found = self._headers_behind(content, offset, base)
         durable = max([self.durable_upto, *(upto for _, upto in found), self._said_later(place)])
-        if base + offset >= durable and self._torn(content, offset):
+        if base + offset >= durable and self._torn(content, offset) and self._ends(place, offset):
             self.cut += [later.path for later in self.files.entries[place + 1 :]]
             self.files.keep(place + 1)
             self.headers = self.headers[: place + 1]
-            self._note_cut_off(place, offset)
             return None, None
         reason = "a damaged frame" if self._torn_free(content, offset) else "synced frames are gone"
         damage = Damage(path=entry.path, offset=offset, lsn=base + offset, reason=reason)
@@ -280,11 +292,20 @@ class ShardLog:
             self.end_lsn = base + behind
         return wreck, resumed
 
+    def _ends(self, place: int, offset: int) -> bool:
+        """Whether the log ends at a place, and not just its file, which has been cut off."""
+        entry = self.files.entries[place]
+        if entry.path not in self._cut_off:
+            return True
+        return entry.file.pread(8, offset) == bytes(8)
+
     def _last_offset(self, content: memoryview, place: int, durable_offset: int) -> int:
         """Where the frames of a file ended, when none behind a bad place can be found."""
         limit = self.files.end_of(place)
         if limit is not None:
             return FILE_HEADER_SIZE + limit - self.headers[place].first_lsn
+        if self.files.entries[place].path in self._cut_off:
+            return len(content)
         used = len(bytes(content).rstrip(b"\0"))
         return max(used + -used % 8, durable_offset)
 
@@ -296,13 +317,8 @@ class ShardLog:
 
     def _headers_behind(self, content: memoryview, offset: int, base: int) -> list[tuple[int, int]]:
         """Offset and durable_upto of every frame header behind a bad place."""
-        words = np.frombuffer(content, dtype="<u8", count=len(content) // 8)
-        first = offset // 8 + 1
-        lsns = words[first + 2 :]
-        places = np.arange(first, first + len(lsns), dtype="<u8") * np.uint64(8)
-        hits = places[lsns == places + np.uint64(base % 2**64)]
         found = []
-        for hit in hits.tolist():
+        for hit in _where_lsns_fit(content, offset, base):
             header = codec.HEADER.unpack(
                 bytes(content[hit : hit + HEADER_SIZE]).ljust(HEADER_SIZE, b"\0")
             )
@@ -359,20 +375,20 @@ class ShardLog:
             file = disk.open_read(path)
             header = self._header_of(file, path, first_lsn)
             if header is None:
-                self._cut_off(path, file)
+                self._set_aside(path, file)
             else:
                 found.append((header, path, file))
         for header, path, file in sorted(found, key=lambda entry: entry[0].first_lsn):
             last = self.headers[-1] if self.headers else None
             if last and (header.term < last.term or header.first_lsn == last.first_lsn):
-                self._cut_off(path, file)
+                self._set_aside(path, file)
                 continue
             self.headers.append(header)
             self.files.add(WalFile(header.first_lsn, header.term, header.file_size, path, file))
         if self.headers:
             self.end_lsn = self.headers[0].first_lsn
 
-    def _cut_off(self, path: str, file: ReadFile) -> None:
+    def _set_aside(self, path: str, file: ReadFile) -> None:
         self.cut.append(path)
         file.close()
 
@@ -427,6 +443,18 @@ class ShardLog:
             boot=0,
             created_us=0,
         )
+
+
+def _where_lsns_fit(content: memoryview, offset: int, base: int) -> list[int]:
+    """Offsets behind one where a header would stand that has its own lsn in it."""
+    words = np.frombuffer(content, dtype="<u8", count=len(content) // 8)
+    hits: list[int] = []
+    for first in range(offset // 8 + 1, len(words) - 2, _WORDS_AT_ONCE):
+        lsns = words[first + 2 : first + 2 + _WORDS_AT_ONCE]
+        if lsns.any():  # most of what is searched has never been written
+            places = np.arange(first, first + len(lsns), dtype="<u8") * np.uint64(8)
+            hits += places[lsns == places + np.uint64(base % 2**64)].tolist()
+    return hits
 
 
 def in_order(logs: Sequence[ShardLog]) -> list[tuple[ShardLog, int]]:

@@ -22,6 +22,12 @@ class Shard:
         self.unflushed: dict[int, Callable[[], None]] = {}
         """By topic id: what moves records that wait in memory into the log. Writer's lock held."""
 
+    def forked(self) -> None:
+        """In a forked child: refuse everything, and wait for no thread of the parent."""
+        self.writer.close()
+        self.writer.release()
+        self.maintenance = threading.Lock()
+
     def flush(self) -> None:
         """Move everything that waits in memory into the log."""
         writer = self.writer

@@ -1,14 +1,14 @@
 """One shard's writer: places frames at the end of the log, in files prepared ahead.
 
 Placing is one atomic step under the writer's lock: the caller takes ``acquire``, assigns seqs,
-places, publishes, and calls ``release``. The lock is a try-lock that yields instead of queueing,
-because a blocked lock costs a hand-over of the interpreter per append (see docs/benchmarks.md).
+places, publishes, and calls ``release``. The lock is a ``wal/baton.py``.
 
 Safety:
 - A frame is stored with its first eight bytes last (``wal/codec.py`` says why).
 - A store that fails leaves the end of the log where it was and zeros behind it, and the next frame
   begins a new file: a power loss may bring bytes of the failed one back, and they must not mix with
   another. When even the zeros cannot be stored the shard is poisoned.
+- A placement that raises has placed nothing, or has poisoned the shard: also when Ctrl-C raises.
 - ``limit`` is the one check on the fast path: a poisoned, closed or full writer has a limit below
   every offset, and the slow path tells which it is.
 - Rotation renames a prepared file into place without waiting for the disk. The committer syncs
@@ -27,11 +27,12 @@ from collections.abc import Sequence
 
 from xxhash import xxh3_64_intdigest
 
-from strandline.env.clock import Clock, yield_to_other_threads
+from strandline.env.clock import Clock
 from strandline.env.disk import Buffer, LogFile
 from strandline.errors import Closed, DiskFull, Poisoned, StrandlineError, TooLarge, Unavailable
 from strandline.settings import WalSettings
 from strandline.wal import block, codec, control
+from strandline.wal.baton import Baton
 from strandline.wal.files import (
     BLOCK_AT,
     LOCATION_SHARD_BITS,
@@ -41,8 +42,6 @@ from strandline.wal.files import (
 )
 
 _MAPPED_SIZE_MAX = 32 * 1024  # larger frames go through write: fewer page faults
-_SPINS_MAX = 1000
-_SPIN_SLEEP_S = 0.0002
 _CHECK = struct.Struct("<Q")
 # Bound once: every attribute that the fast path does not look up is a few percent of an append.
 _TRAILERS = codec.TRAILERS
@@ -77,7 +76,9 @@ class Writer:
         self._header_seed = codec.shard_seed(store_id, files.shard)
         self._single_word = codec.kind_word(codec.SINGLE, 0, 0, term)
         self._place_bits = files.shard << LOCATION_SHARD_BITS
-        self.lock = threading.Lock()
+        self.baton = Baton()
+        self.acquire = self.baton.acquire
+        self.release = self.baton.release
         self._file: LogFile | None = None
         self._dirty: list[LogFile] = []
         self._names_dirty = False
@@ -86,6 +87,7 @@ class Writer:
         self._limit = -1
         self._file_limit = -1
         self._refusal: StrandlineError | None = None
+        self._ended = False
         self._owed: list[tuple[int, control.Message]] = []
         self._boot = codec.boot_number(files.disk.boot_id())
         self._previous = previous
@@ -108,21 +110,6 @@ class Writer:
     def next_file_size(self) -> int:
         """How large the next prepared file should be."""
         return self._next_size
-
-    def acquire(self) -> None:
-        """Take the lock. Never held while waiting for the disk to sync."""
-        if not self.lock.acquire(False):
-            self.acquire_slowly()
-
-    def acquire_slowly(self) -> None:
-        """Take the lock after a first try failed: yield rather than queue."""
-        spins = 0
-        while not self.lock.acquire(False):
-            spins += 1
-            yield_to_other_threads(0 if spins < _SPINS_MAX else _SPIN_SLEEP_S)
-
-    def release(self) -> None:
-        self.lock.release()
 
     def stamp(self) -> int:
         """The commit time: the wall clock, but never before an earlier commit's. Lock held."""
@@ -196,6 +183,11 @@ class Writer:
         """The same with the lock held."""
         self._refusal = reason
         self._set_limit()
+
+    def end(self, message: control.Message) -> None:
+        """Place the last word: nothing may come behind it. Records are refused, lock held."""
+        self.place_control(0, message)
+        self._ended = True
 
     def begin(self) -> None:
         """Before a record stays in memory: refuse it, or begin the term on disk. Lock held."""
@@ -276,11 +268,11 @@ class Writer:
         check = _digest(b"".join(map(_CHECK.pack, checksums)), self.seed)
         mask = self._store_frame(codec.BATCH, len(sizes), check, (0, 0, 0), buffers, size, ts)
         location |= MASKED_BLOCK_AT if mask else BLOCK_AT
-        locations = []
-        for block_size in sizes:
-            locations.append(location)
-            location += block_size
-        return locations
+        try:
+            return list(itertools.accumulate(sizes[:-1], initial=location))
+        except BaseException as error:
+            self.poison(f"a placement was interrupted ({error!r})")
+            raise
 
     def _store_frame(
         self,
@@ -352,7 +344,7 @@ class Writer:
         """The slow path of every placement: tell why not, or begin a new file."""
         if self.failure is not None:
             raise self.failure
-        if self._refusal is not None and not essential:
+        if self._refusal is not None and (self._ended or not essential):
             raise self._refusal
         if self._owed:
             self._pay()
@@ -362,6 +354,9 @@ class Writer:
             self._rotate(size)
         except OSError as error:
             raise _as_unavailable(error) from error
+        except BaseException as error:
+            self.poison(f"the beginning of a file was interrupted ({error!r})")
+            raise
 
     def _pay(self) -> None:
         owed, self._owed = self._owed, []

@@ -65,10 +65,13 @@ class Lineage:
         self.durable = 0
         """The oldest state that a power loss may leave."""
         self.epochs: set[int] = set()
+        self.volatile: set[int] = set()
+        """Seqs of records that no crash leaves: they were appended to an ephemeral topic."""
 
     def copy(self) -> Lineage:
         other = copy.copy(self)
-        other.versions, other.epochs = self.versions[:], set(self.epochs)
+        other.versions = self.versions[:]
+        other.epochs, other.volatile = set(self.epochs), set(self.volatile)
         return other
 
     @property
@@ -92,4 +95,5 @@ class Lineage:
     def become(self, version: Version | None) -> None:
         """A recovery found this: the others never were."""
         self.versions = [version]
+        self.volatile = set()
         self.told = self.kept = self.durable = 0

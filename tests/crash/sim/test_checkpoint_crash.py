@@ -177,6 +177,9 @@ def test_a_kill_before_the_last_word_of_a_close_is_synced_loses_nothing_later():
 def test_a_damaged_newest_root_costs_nothing():
     world = _world()
     world.checkpoint()
+    for _ in range(8):
+        world.append("large", [world.entry(size=5000)])  # the older root replays several files
+    world.checkpoint()
     world.append("large", [world.entry()])
     after = world.disk.crash(Newest())
 

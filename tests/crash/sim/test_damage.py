@@ -131,15 +131,16 @@ def test_a_segment_that_nothing_refers_to_is_set_aside_not_deleted():
     ]
 
 
-def test_nothing_is_set_aside_when_a_root_is_damaged():
+@pytest.mark.parametrize("place", [0, -1])
+def test_nothing_is_set_aside_when_either_root_is_damaged(place):
     world = _world(b"first")
     world.checkpoint()
     world.append("orders", [Entry(b"second")])
     world.checkpoint()
     after = world.disk.crash(Newest())
     path = _orphan(after)
-    newest = f"{PATH}/meta/{after.list_dir(f'{PATH}/meta')[-1]}"
-    _overwrite(after, newest, 60, b"\xff\xff\xff")
+    root = f"{PATH}/meta/{after.list_dir(f'{PATH}/meta')[place]}"
+    _overwrite(after, root, 60, b"\xff\xff\xff")
 
     world.opened(after)
 

@@ -7,15 +7,13 @@ means two records.
 
 from __future__ import annotations
 
-import contextlib
-
 import pytest
 
 from strandline.errors import Closed
 from strandline.testing.choices import Newest, Oldest
 from tests.crash.sim.lineage import Entry
 from tests.crash.sim.watch import Watch, crash_before_every_call
-from tests.crash.sim.workload import live
+from tests.crash.sim.workload import WEIGHTS, live
 from tests.crash.sim.world import LONG, World, settings
 
 CLASSES = ("disk", "memory", "ephemeral")
@@ -41,10 +39,11 @@ def test_every_lost_record_is_reported_and_no_seq_is_used_again(durability, shar
     world = World(seed, options=settings(shards))
     watch = Watch(world, share=0.04, kills=0.3)
     classes = (*CLASSES, "fsync") if durability == "mixed" else (durability,) * 3
+    weights = WEIGHTS | ({"alter": 8} if durability == "mixed" else {})
     for number, each in enumerate(classes):
         world.create(f"topic-{number}", durability=each)
 
-    seen = live(world, watch, crashes=0.1)
+    seen = live(world, watch, crashes=0.1, weights=weights)
 
     assert seen > 0
 
@@ -101,13 +100,19 @@ def test_an_append_during_a_close_is_refused_or_kept(durability):
     world = _world(durability)
     _append_everywhere(world)
 
+    topic = world.topic("topic-0")
+
     def append(operation: str, path: str) -> None:
         del path
         if operation != "sync":
             return
         world.disk.on_call = None
-        with contextlib.suppress(Closed):
-            world.append("topic-0", [world.entry(size=20)])
+        world.propose("topic-0", [Entry(b"late")])
+        try:
+            topic.append(b"late")
+            world.lineages["topic-0"].settle(kept=False, durable=False)
+        except Closed:
+            world.withdraw("topic-0")
         world.disk.on_call = append
 
     world.disk.on_call = append
@@ -162,3 +167,18 @@ def test_a_kill_after_a_power_loss_keeps_the_epoch_of_a_disk_topic():
     world.go_on(world.disk.kill(), power_loss=False)
 
     assert world.topic("topic-0").epoch == epoch
+
+
+@pytest.mark.parametrize("durability", ["disk", "memory"])
+def test_a_session_that_only_checkpoints_leaves_the_close_before_it_clean(durability):
+    world = _world(durability)
+    _append_everywhere(world)
+    epoch = world.topic("topic-0").epoch
+    world.reopen()
+    world.checkpoint()
+
+    world.reopen()
+    world.go_on(world.disk.crash(Newest()), power_loss=True)
+
+    assert world.topic("topic-0").epoch == epoch
+    assert world.topic("topic-0").read().tombstone is None

@@ -71,6 +71,9 @@ def _work(world: World, kind: str, names: list[str], rng: random.Random) -> None
         world.delete(name, match=rng.choice(MATCHES))
     elif kind == "checkpoint":
         world.checkpoint()
+    elif kind == "alter":
+        others = {"fsync", "disk", "memory", "ephemeral"} - {world.durability(name)}
+        world.alter(name, rng.choice(sorted(others)))
     elif kind == "sync":
         world.sync()
     elif kind == "reopen":

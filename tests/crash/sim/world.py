@@ -47,9 +47,6 @@ class Found(NamedTuple):
     live: dict[int, Entry]
     tombstones: list[Tombstone]
 
-    def lost(self) -> list[Tombstone]:
-        return [gap for gap in self.tombstones if gap.reason == "lost"]
-
 
 def settings(shards: int = 1, **segment: object) -> Settings:
     """Small files, so that little work is enough to rotate, seal and merge."""
@@ -180,6 +177,15 @@ class World:
         self.topic(name).delete(before=before, match=match)
         self._promise(name)
 
+    def alter(self, name: str, durability: str) -> None:
+        """Change the class; until that is done the topic may be of either."""
+        old = self.configs[name]
+        self.configs[name] = old | {"durability": "either"}
+        self.topic(name).alter(durability=durability)
+        self.configs[name] = old | {"durability": durability}
+        self.lineages[name].volatile = set()
+        self.lineages[name].settle(kept=True, durable=True)
+
     def sync(self) -> None:
         self.store.sync()
         self._all_durable()
@@ -196,7 +202,9 @@ class World:
         self.store = self.opened(self.disk)
         for name, lineage in self.lineages.items():
             if self.durability(name) == "ephemeral" and lineage.newest is not None:
-                lineage.become(Version(self.topic(name).head_seq, {}))
+                found = read_all(self.topic(name))
+                self._check_topic(self.store, name, found, lineage, lineage.durable)
+                lineage.become(Version(found.head, found.live))
 
     def branch(self) -> World:
         """Another future of this world, with a disk of its own after ``go_on``."""
@@ -247,7 +255,11 @@ class World:
         """An append is on its way: from here on it may survive."""
         config = self.configs[name]
         caps = [config.get(cap, 0) for cap in ("cap_records", "cap_bytes")]
-        self.lineages[name].add(self._newest(name).appended(entries).evicted(*caps))
+        newest = self._newest(name)
+        self.lineages[name].add(newest.appended(entries).evicted(*caps))
+        if self.durability(name) == "ephemeral":
+            seqs = range(newest.head + 1, newest.head + len(entries) + 1)
+            self.lineages[name].volatile.update(seqs)
         self.clock.advance(0.000_01)
 
     def withdraw(self, name: str) -> None:
@@ -267,17 +279,18 @@ class World:
         if found is None:
             assert None in possible, f"topic {name} is gone"
             return
+        volatile = lineage.volatile
         matching = [
             version
             for version in possible
-            if version is not None and version.live == found.live and version.head <= found.head
+            if version is not None and version.head <= found.head
+            if found.live in (version.live, version.without(lambda seq, _: seq in volatile).live)
         ]
         assert matching, f"topic {name}: " + _difference(found, possible)
         version = matching[-1]
         if self.durability(name) == "fsync":
             heads = {version.head for version in matching}
             assert found.head in heads, f"topic {name} has head {found.head}, not one of {heads}"
-            assert not found.lost(), f"topic {name} reports a loss: {found.lost()}"
         else:
             self._check_loss_reported(store, name, found, version, lineage)
 

@@ -225,9 +225,13 @@ def test_an_idle_opening_leaves_no_file_behind():
 
 
 def test_an_unclosed_store_in_a_with_block_is_closed_by_an_error(data_dir):
-    with pytest.raises(ZeroDivisionError), strandline.open(data_dir) as store:
-        store.topic("t").append(b"x")
-        _ = 1 / 0
+    def fail_inside() -> None:
+        with strandline.open(data_dir) as store:
+            store.topic("t").append(b"x")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_inside()
 
     with strandline.open(data_dir) as store:
         assert payloads(store.topic("t")) == [b"x"]

@@ -5,12 +5,17 @@ Whatever the writer does meanwhile, a reader sees a state that was or is true.
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from strandline.errors import Closed, Invalid, UnknownTopic
 from strandline.settings import SegmentSettings, WalSettings
 from strandline.store import Store
 from tests.unit.store.world import World, payloads, read_all
+
+DEADLINE_S = 30
 
 
 def _busy_world() -> World:
@@ -157,6 +162,36 @@ def test_several_readers_and_a_writer_share_the_store():
     assert len({len(payloads(reader.topic("a"))) for reader in readers}) == 1
     for reader in readers:
         reader.close()
+
+
+def test_a_handle_can_be_read_while_another_thread_refreshes():
+    world = World(segment=SegmentSettings(block_records=4))
+    topic = world.store.topic("t")
+    topic.append(b"1")
+    reader = world.open(readonly=True)
+    seen = reader.topic("t")
+    done = threading.Event()
+
+    def read_again_and_again() -> int:
+        pages = 0
+        while not done.is_set():
+            records = seen.read(0, 10_000).records
+            assert [record.data for record in records] == [b"%d" % r.seq for r in records]
+            pages += 1
+        return pages
+
+    with ThreadPoolExecutor(1) as threads:
+        reading = threads.submit(read_again_and_again)
+        for seq in range(2, 120):
+            topic.append(b"%d" % seq) if seq % 3 else topic.append_many([b"%d" % seq])
+            if seq % 7 == 0:
+                world.store.checkpoint()
+            reader.refresh()
+        done.set()
+        pages = reading.result(DEADLINE_S)
+
+    assert pages > 0
+    assert len(payloads(seen)) == 119
 
 
 def _work(world: World) -> None:

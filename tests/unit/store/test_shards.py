@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from strandline.errors import Poisoned
 from strandline.settings import SegmentSettings, WalSettings
 from tests.unit.store.world import World, payloads
 
@@ -92,14 +93,8 @@ def test_a_poisoned_shard_leaves_the_others_alone():
         try:
             topic.append(b"y")
             outcomes.add("fine")
-        except strandline_errors():
+        except Poisoned:
             outcomes.add("poisoned")
 
     assert outcomes == {"fine", "poisoned"}
     assert world.store.health().status == "red"
-
-
-def strandline_errors() -> type[Exception]:
-    from strandline.errors import Poisoned
-
-    return Poisoned

@@ -152,6 +152,17 @@ def test_a_key_survives_a_kill_right_after_its_append():
     assert again.deduped
 
 
+def test_a_key_that_was_only_in_memory_is_logged_with_its_records():
+    world = World()
+    topic = world.store.topic("t", durability="ephemeral")
+    topic.append_many([b"a", b"b"], idempotency_key="once")
+    topic.alter(durability="disk")
+
+    again = world.kill().topic("t").append(b"a", idempotency_key="once")
+
+    assert again == Appended(1, 2, 2, True)
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_key_is_forgotten_when_its_window_is_over(restarted):
     world = World()

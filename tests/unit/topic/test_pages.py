@@ -99,6 +99,22 @@ def test_a_page_of_skipped_records_only_moves_on(settle):
     assert (len(page), page.next, page.caught_up) == (0, 100, True)
 
 
+@pytest.mark.parametrize("settle", ["log", "segment"])
+def test_deleted_records_and_those_of_the_node_are_both_left_out(settle):
+    world = World()
+    topic = world.store.topic("t")
+    tags, nodes = ["x", "x", None, None], ["n1", "n2", "n1", "n2"]
+    topic.append_many([b"1", b"2", b"3", b"4"], tags=tags, nodes=nodes)
+    for tag, node in zip(tags, nodes, strict=True):
+        topic.append(b"5", tag=tag, node=node)
+    if settle == "segment":
+        world.store.checkpoint()
+
+    topic.delete(match="x")
+
+    assert topic.read(node="n1").data == [b"4", b"5"]
+
+
 def test_node_filtering_can_be_switched_off():
     topic = World().store.topic("t", dedupe_node=False)
     topic.append(b"x", node="n1")

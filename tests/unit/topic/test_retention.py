@@ -238,8 +238,9 @@ def test_a_topic_that_refuses_never_evicts_by_its_cap_even_with_a_ttl():
     assert len(payloads(topic)) == 10
 
 
-def test_an_append_under_way_counts_for_the_cap():
-    topic = World().store.topic("t", durability="fsync", cap_records=2, discard="reject")
+@pytest.mark.parametrize("cap", [{"cap_records": 2}, {"cap_bytes": 2}])
+def test_an_append_under_way_counts_for_the_cap(cap):
+    topic = World().store.topic("t", durability="fsync", discard="reject", **cap)
     pending = [topic.append_soon(b"a"), topic.append_soon(b"b")]
 
     with pytest.raises(TopicFull):

@@ -16,6 +16,7 @@ import pytest
 
 from strandline.errors import Closed, Poisoned
 from strandline.settings import WalSettings
+from strandline.testing.choices import Oldest
 from tests.unit.wal.log import Log
 
 DEADLINE_S = 30
@@ -77,6 +78,14 @@ def test_commit_returns_only_after_sync(log, threads):
     disk.let_go.release()
 
     assert commit.result(DEADLINE_S) <= log.committer.synced
+
+
+def test_what_was_waited_for_survives_a_power_loss(log):
+    for _ in range(5):
+        _commit(log)
+
+        survivors = log.scanned(log.disk.crash(Oldest()))
+        assert [seq for seq, _ in survivors] == list(range(1, log.next_seq))
 
 
 def test_waiting_callers_share_one_sync(log, threads):

@@ -1,0 +1,97 @@
+"""A lock for steps of microseconds: tried, never queued for, and not lost to an interrupt.
+
+A blocked lock costs a hand-over of the interpreter per append (see docs/benchmarks.md), so whoever
+finds it taken yields and tries again.
+
+Ctrl-C and other signal handlers may raise in the main thread after any call it makes, also right
+after the one that took a lock and before the ``try`` that would release it; a plain lock is then
+held by nobody for good. So taking is one call into C that leaves the caller's own claim behind, and
+it stands inside the ``try``: whoever is interrupted can tell whether the claim had been made.
+
+    claim: list[object] = [None]
+    try:
+        if baton.claims.setdefault(0, claim) is not claim:
+            baton.wait(claim)
+        ...
+        baton.release()
+    except BaseException:
+        baton.drop(claim)
+        raise
+
+Where nanoseconds do not count: ``acquire()``, then ``try`` and ``finally: release()``. ``release``
+is the dictionary's own method, because a function of ours could be interrupted on its first line.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+
+from strandline.env.clock import yield_to_other_threads
+
+_SPINS_MAX = 1000
+_SPIN_SLEEP_S = 0.0002
+
+
+class Baton:
+    """Held by one step of one thread at a time."""
+
+    __slots__ = ("claims", "release")
+
+    def __init__(self) -> None:
+        self.claims: dict[int, list[object]] = {}
+        self.release: Callable[[], None] = self.claims.clear
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def acquire(self) -> None:
+        """Take it. Never held while waiting for the disk to sync."""
+        claim: list[object] = [threading.get_ident()]
+        try:
+            if self.claims.setdefault(0, claim) is not claim:
+                self.wait(claim)
+        except BaseException:
+            self.drop(claim)
+            raise
+
+    def wait(self, claim: list[object]) -> None:
+        """Take it after a first try failed: yield rather than queue."""
+        claims = self.claims
+        spins = 0
+        while claims.setdefault(0, claim) is not claim:
+            spins += 1
+            if spins == _SPINS_MAX:
+                self.refuse_reentry()
+            yield_to_other_threads(0 if spins < _SPINS_MAX else _SPIN_SLEEP_S)
+
+    def refuse_reentry(self) -> None:
+        """Raise when a step of this very thread holds it: that step waits for us to return."""
+        holder = self.claims.get(0)
+        if holder is not None and _is_held_below(holder):
+            raise RuntimeError(
+                "a signal handler used the store in the middle of one of its own steps: let the "
+                "handler raise SystemExit or set a flag instead"
+            )
+
+    def drop(self, claim: list[object]) -> None:
+        """Release it if this claim holds it."""
+        if self.claims.get(0) is claim:
+            self.release()
+
+
+def _is_held_below(holder: list[object]) -> bool:
+    """Whether the holder is a function further down the stack of this thread."""
+    if holder[0] == threading.get_ident():
+        return True
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_locals.get("claim") is holder:
+            return True
+        frame = frame.f_back
+    return False
