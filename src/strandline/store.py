@@ -339,7 +339,9 @@ class Store:
         try:
             for shard in self._shards:
                 self._close_shard(shard)
-            synced = {shard.number: shard.committer.synced for shard in self._shards}
+            # Of shards that are no longer used too: the last word of the log may be theirs.
+            synced = {number: log.end_lsn for number, log in self._found.logs.items()}
+            synced |= {shard.number: shard.committer.synced for shard in self._shards}
             self._layout.write_closed(self._disk, synced)
         except (OSError, StrandlineError) as error:
             # The store is released either way; what was acknowledged is on the log.

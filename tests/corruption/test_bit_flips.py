@@ -31,7 +31,7 @@ from tests.corruption.stores import (
 
 KINDS = ["/SYSTEM", "/CLOSED", "/meta/", "/segments/shared/", "/segments/0", "/wal/"]
 EVERY_BIT = [None, *(pytest.param(bit, marks=pytest.mark.crash) for bit in range(8))]
-UNUSED_STEP = 41
+UNUSED_STEP = 97
 
 
 @pytest.mark.parametrize("bit", EVERY_BIT)
@@ -47,11 +47,10 @@ def test_any_flipped_bit_of_a_closed_store_is_noticed(kind, bit):
 
 
 @pytest.mark.parametrize("bit", EVERY_BIT)
-@pytest.mark.parametrize("place", [-2, -1])
-def test_any_flipped_bit_of_the_log_is_noticed_after_a_kill(place, bit):
+def test_any_flipped_bit_of_the_newest_log_file_is_noticed_after_a_kill(bit):
     disk = killed_store()
 
-    unnoticed = _unnoticed(disk, wal_paths(disk)[place], bit)
+    unnoticed = _unnoticed(disk, wal_paths(disk)[-1], bit)
 
     assert unnoticed == []
 

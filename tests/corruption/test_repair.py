@@ -7,6 +7,7 @@ repair finds nothing to do, and no file is ever deleted.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from strandline.record import Record, Tombstone
 from strandline.testing.calls import STEPS
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
+from strandline.topic.inspect import inspect_store
 from strandline.topic.repair import Lost, RepairReport, repair_store
 from strandline.topic.verify import verify_store
 from tests.corruption.accidents import struck
@@ -236,29 +238,22 @@ def missing_files(before: dict[str, bytes], after: dict[str, bytes]) -> set[str]
 
 def untold(whole: Content, found: Content, told: Sequence[Lost]) -> list[str]:
     """Records that are neither there as they were nor in a gap that reader and report know of."""
-    recovered = any(name.startswith("recovered-") for name in found)
     wrong = []
     for topic, content in whole.items():
-        if topic not in found:
-            wrong += [] if recovered else [f"{topic} is gone"]
+        name = topic if topic in found else f"recovered-{_ids()[topic]}"
+        if name not in found:
+            wrong += [f"{topic} is gone"] if _split(content)[0] else []
             continue
-        value = found[topic]
-        assert isinstance(content, tuple)
-        if not isinstance(value, tuple):
-            wrong.append(f"{topic} cannot be read: {value}")
-            continue
-        kept = {record.seq: record for record in value[-1] if isinstance(record, Record)}
-        gaps = [gap for gap in value[-1] if isinstance(gap, Tombstone)]
-        for record in (record for record in content[-1] if isinstance(record, Record)):
-            if record.seq in kept:
-                wrong += [f"{topic} {record.seq}"] * (kept[record.seq] != record)
-                continue
-            in_gap = any(gap.gap_from <= record.seq <= gap.gap_to for gap in gaps)
-            in_report = any(
-                each.topic == topic and each.first_seq <= record.seq <= each.last_seq
-                for each in told
-            )
-            wrong += [] if in_gap and in_report else [f"{topic} {record.seq} is not told"]
+        records, gaps = _split(found[name])
+        lost = [each for each in told if each.topic == name]
+        for seq, record in _split(content)[0].items():
+            if seq in records:
+                wrong += [f"{topic} {seq} is another"] * (records[seq] != record)
+            elif not (
+                any(gap.gap_from <= seq <= gap.gap_to for gap in gaps)
+                and any(each.first_seq <= seq <= each.last_seq for each in lost)
+            ):
+                wrong.append(f"{topic} {seq} is not told")
     return wrong
 
 
@@ -290,3 +285,15 @@ def _cut_short(disk: SimDisk, step: int) -> SimDisk | None:
     except OSError:
         return copy
     return None
+
+
+@functools.cache
+def _ids() -> dict[str, int]:
+    """The ids of the topics, by which those are called that have lost their names."""
+    return {topic.name: topic.id for topic in inspect_store(closed_store(), ROOT).topics}
+
+
+def _split(content: object) -> tuple[dict[int, Record], list[Tombstone]]:
+    assert isinstance(content, tuple), content
+    records = {found.seq: found for found in content[-1] if isinstance(found, Record)}
+    return records, [found for found in content[-1] if isinstance(found, Tombstone)]

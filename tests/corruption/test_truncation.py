@@ -57,6 +57,14 @@ def test_a_log_cut_between_two_frames_is_noticed(store: Callable[[], SimDisk]):
     assert unnoticed == []
 
 
+def test_a_log_file_cut_to_nothing_is_noticed_after_a_kill():
+    disk = killed_store()
+
+    unnoticed = [found for path in wal_paths(disk)[-2:] for found in _unnoticed(disk, path, [0])]
+
+    assert unnoticed == []
+
+
 def test_a_log_cut_below_what_was_synced_is_noticed_after_a_power_loss():
     disk = closed_store().crash(random.Random(1))
     path = wal_paths(disk)[-1]

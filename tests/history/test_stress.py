@@ -66,7 +66,7 @@ def run_clients(store: strandline.Store, *, calls: int, tasks: int, task_calls: 
 
 def test_every_topic_is_one_log_for_threads_tasks_and_readers_at_once(data_dir: str):
     with strandline.open(data_dir, settings=SETTINGS, clock=QuickClock()) as store:
-        log = run_clients(store, calls=25_000, tasks=120, task_calls=60)
+        log = run_clients(store, calls=28_000, tasks=120, task_calls=60)
         runs = {job.name: job.runs for job in store.health().jobs}
         health = store.health()
         heads = {name: store.topic(name).head_seq for name in store.topics()}

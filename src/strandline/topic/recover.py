@@ -263,7 +263,11 @@ def _replay(found: Recovered, *, tolerate: bool, progress: Progress) -> None:
     newest = max((header.term for log in logs for header in log.headers), default=0)
     total = sum(log.files.allocated() for log in logs)
     done = 0
-    replay.lose(found.missing)
+    # What is missing at either end of a shard may be younger than what other shards still say, so
+    # with more than one it is told last: a topic that goes on elsewhere may have lost some here.
+    alone = len({*found.logs, *found.durable}) == 1
+    late = [damage for log in logs for damage in log.strangers]
+    (replay.lose if alone else late.extend)(found.missing)
     for log, place in in_order(logs):
         if place >= len(log.headers):
             continue  # behind a torn place that an earlier file of this shard ended with
@@ -273,7 +277,8 @@ def _replay(found: Recovered, *, tolerate: bool, progress: Progress) -> None:
         if limit is None or limit > start:
             replay.closed = False
             if tolerate:
-                _replay_around_damage(replay, log, place, start)
+                rest = _replay_around_damage(replay, log, place, start)
+                (replay.lose if alone else late.extend)(rest)
             else:
                 for frame in log.scan(place, start):
                     replay.apply(frame)
@@ -284,8 +289,7 @@ def _replay(found: Recovered, *, tolerate: bool, progress: Progress) -> None:
                 found.boot = header.boot or found.boot
         done += log.files.entries[place].size
         progress("log", done, total)
-    for log in logs:
-        replay.lose(log.strangers)
+    replay.lose(late)
     replay.finish()
     for log in logs:
         log.release_scratch()
@@ -295,12 +299,12 @@ def _replay(found: Recovered, *, tolerate: bool, progress: Progress) -> None:
     found.last_ts = max([found.last_ts, *(log.last_ts for log in logs)])
 
 
-def _replay_around_damage(replay: Replay, log: ShardLog, place: int, start: int) -> None:
-    """Apply a file's frames, and tell of damage at the point of the log where it is."""
+def _replay_around_damage(replay: Replay, log: ShardLog, place: int, start: int) -> list[Damage]:
+    """Apply a file's frames, and tell of damage where it is; what lies behind the last frame."""
     noted = len(log.damage)
     for frame in log.scan(place, start):
         if len(log.damage) > noted and frame.location & LOCATION_LSN >= log.damage[-1].end_lsn:
             replay.lose(log.damage[noted:])
             noted = len(log.damage)
         replay.apply(frame)  # blocks rescued from the damaged place itself come before it is told
-    replay.lose(log.damage[noted:])
+    return log.damage[noted:]

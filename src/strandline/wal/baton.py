@@ -30,6 +30,7 @@ from collections.abc import Callable
 from types import FrameType
 
 from strandline.env.clock import yield_to_other_threads
+from strandline.errors import Invalid
 
 _SPINS_MAX = 1000
 _SPIN_SLEEP_S = 0.0002
@@ -74,7 +75,8 @@ class Baton:
         """Raise when a step of this very thread holds it: that step waits for us to return."""
         holder = self.claims.get(0)
         if holder is not None and _is_held_below(holder):
-            raise RuntimeError(
+            # Not a RuntimeError: threading.Condition swallows those, and one may lie in between.
+            raise Invalid(
                 "a signal handler used the store in the middle of one of its own steps: let the "
                 "handler raise SystemExit or set a flag instead"
             )

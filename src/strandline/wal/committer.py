@@ -37,7 +37,7 @@ class Committer:
         self.rounds = 0
         self.kick = threading.Event()
         self._leading = Baton()
-        self._waking = threading.Lock()  # one round may end while the one before still wakes
+        self._waking = Baton()  # one round may end while the one before still wakes
         self._waiters: deque[tuple[int, threading.Lock]] = deque()
         self._pending: deque[tuple[int, Callable[[], None]]] = deque()
         self._futures: list[tuple[int, asyncio.Future[None]]] = []
@@ -82,6 +82,7 @@ class Committer:
         """Raise in a signal handler that interrupted a step or a round of this very thread."""
         self.writer.baton.refuse_reentry()
         self._leading.refuse_reentry()
+        self._waking.refuse_reentry()
 
     def fail_waiters(self) -> None:
         """Wake everybody so that they see why the shard stopped."""
@@ -155,7 +156,8 @@ class Committer:
         """Let go those who are served, and one of the others to lead."""
         waiters = self._waiters
         next_leader: threading.Lock | None = None
-        with self._waking:
+        self._waking.acquire()
+        try:
             for _ in range(len(waiters)):
                 lsn, gate = waiters.popleft()
                 if self._settled(lsn):
@@ -164,6 +166,8 @@ class Committer:
                     next_leader = gate
                 else:
                     waiters.append((lsn, gate))
+        finally:
+            self._waking.release()
         if next_leader is not None:
             next_leader.release()
 

@@ -25,7 +25,6 @@ import struct
 from collections.abc import Iterator, Sequence
 
 import msgspec
-import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from strandline.env.disk import Disk, ReadFile
@@ -40,10 +39,10 @@ from strandline.wal.files import (
     WalFile,
     first_lsn_of,
 )
+from strandline.wal.resync import headers_behind, is_torn, is_written
 from strandline.wal.wreck import Loss, Wreck, examine
 
 _CHECK = struct.Struct("<Q")
-_WORDS_AT_ONCE = 1 << 16
 
 
 class Single(msgspec.Struct, frozen=True, gc=False):
@@ -138,6 +137,7 @@ class ShardLog:
         self._tolerate = tolerate
         self._scratch: Scratch | Fresh = scratch or Fresh()
         self._cut_off: set[str] = set()
+        self._seen: list[codec.FileHeader] = []
         self._find_files(disk.list_dir(directory) if names is None else names)
 
     def scan(self, place: int, start_lsn: int, *, until_lsn: int | None = None) -> Iterator[Frame]:
@@ -265,12 +265,14 @@ class ShardLog:
         base = header.first_lsn - FILE_HEADER_SIZE
         found = self._headers_behind(content, offset, base)
         durable = max([self.durable_upto, *(upto for _, upto in found), self._said_later(place)])
-        if base + offset >= durable and self._torn(content, offset) and self._ends(place, offset):
+        torn = is_torn(content, offset, self._header_seed) and self._ends(place, offset)
+        if torn and base + offset >= durable:
             self.cut += [later.path for later in self.files.entries[place + 1 :]]
             self.files.keep(place + 1)
             self.headers = self.headers[: place + 1]
             return None, None
-        reason = "a damaged frame" if self._torn_free(content, offset) else "synced frames are gone"
+        written = is_written(content, offset, self._header_seed)
+        reason = "a damaged frame" if written else "synced frames are gone"
         damage = Damage(path=entry.path, offset=offset, lsn=base + offset, reason=reason)
         if not self._tolerate:
             raise damage.error()
@@ -316,17 +318,7 @@ class ShardLog:
         return wreck
 
     def _headers_behind(self, content: memoryview, offset: int, base: int) -> list[tuple[int, int]]:
-        """Offset and durable_upto of every frame header behind a bad place."""
-        found = []
-        for hit in _where_lsns_fit(content, offset, base):
-            header = codec.HEADER.unpack(
-                bytes(content[hit : hit + HEADER_SIZE]).ljust(HEADER_SIZE, b"\0")
-            )
-            size, check, durable = header[0], header[1], header[7]
-            rest = content[hit + 8 : hit + HEADER_SIZE]
-            if codec.header_ok(check, rest, self._header_seed, size):
-                found.append((hit, durable))
-        return found
+        return headers_behind(content, offset, base, self._header_seed)
 
     def _said_later(self, place: int) -> int:
         """What the files behind this one say was durable."""
@@ -344,26 +336,6 @@ class ShardLog:
             said = max([said, *(upto for _, upto in self._headers_behind(content, start, base))])
         return said
 
-    def _torn(self, content: memoryview, offset: int) -> bool:
-        """Whether the frame at a place was never completely written."""
-        if offset + HEADER_SIZE > len(content) or not any(content[offset : offset + 8]):
-            return True
-        return not self._torn_free(content, offset)
-
-    def _torn_free(self, content: memoryview, offset: int) -> bool:
-        """Whether every sector of the frame at a place has been written."""
-        head = content[offset : offset + HEADER_SIZE]
-        if len(head) < HEADER_SIZE or not any(head[:8]):
-            return False
-        size, check = codec.FIRST.unpack_from(head)
-        if not codec.header_ok(check, head[8:], self._header_seed, size):
-            size = HEADER_SIZE
-        first = offset - offset % codec.SECTOR
-        return all(
-            any(content[start : start + codec.SECTOR])
-            for start in range(first, offset + size, codec.SECTOR)
-        )
-
     def _find_files(self, names: Sequence[str]) -> None:
         disk, directory = self.files.disk, self.files.directory
         found = []
@@ -377,6 +349,7 @@ class ShardLog:
             if header is None:
                 self._set_aside(path, file)
             else:
+                self._seen.append(header)
                 found.append((header, path, file))
         for header, path, file in sorted(found, key=lambda entry: entry[0].first_lsn):
             last = self.headers[-1] if self.headers else None
@@ -423,7 +396,7 @@ class ShardLog:
     def _lost_its_size(self, content: memoryview) -> bool:
         """Whether a file is shorter than any ever was, without a power loss to explain it."""
         boot = codec.boot_number(self.files.disk.boot_id())
-        known = bool(self.headers) and self.headers[-1].boot == boot
+        known = any(header.boot == boot for header in self._seen)
         return known and len(content) < FILE_HEADER_SIZE
 
     def _guessed_header(
@@ -431,7 +404,7 @@ class ShardLog:
     ) -> codec.FileHeader:
         """What a damaged header must have said: its frames tell the term, its name the lsn."""
         terms = [codec.HEADER.unpack_from(content, hit)[5] for hit in frames]
-        known = self.headers[-1].term if self.headers else 0
+        known = max((header.term for header in self._seen), default=0)
         return codec.FileHeader(
             shard=self.files.shard,
             store_id=self._store_id,
@@ -443,18 +416,6 @@ class ShardLog:
             boot=0,
             created_us=0,
         )
-
-
-def _where_lsns_fit(content: memoryview, offset: int, base: int) -> list[int]:
-    """Offsets behind one where a header would stand that has its own lsn in it."""
-    words = np.frombuffer(content, dtype="<u8", count=len(content) // 8)
-    hits: list[int] = []
-    for first in range(offset // 8 + 1, len(words) - 2, _WORDS_AT_ONCE):
-        lsns = words[first + 2 : first + 2 + _WORDS_AT_ONCE]
-        if lsns.any():  # most of what is searched has never been written
-            places = np.arange(first, first + len(lsns), dtype="<u8") * np.uint64(8)
-            hits += places[lsns == places + np.uint64(base % 2**64)].tolist()
-    return hits
 
 
 def in_order(logs: Sequence[ShardLog]) -> list[tuple[ShardLog, int]]:

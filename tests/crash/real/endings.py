@@ -7,6 +7,7 @@ appends in the journal.
 from __future__ import annotations
 
 import contextlib
+import random
 import signal
 import sys
 import threading
@@ -16,6 +17,9 @@ from tests.crash.real.promises import Client, report, settings
 from tests.crash.real.quick_clock import QuickClock
 
 APPENDS = 150
+INTERRUPTS = 300
+INTERRUPT_S_MAX = 0.004
+FILE_SIZE = 16 * 1024 * 1024
 
 
 def opened(directory: str, pipe: str) -> tuple[strandline.Store, Client]:
@@ -101,8 +105,30 @@ def close_from_handler_in_an_append(directory: str, pipe: str) -> None:
     then it cannot, is told so, and the append ends with what it was told."""
     store, client = opened(directory, pipe)
     signal.signal(signal.SIGTERM, lambda *_: store.close())
-    with store, contextlib.suppress(RuntimeError):
+    with store, contextlib.suppress(strandline.Invalid):
         _append_until_closed(client, threading.Event())
+
+
+def go_on_after_interrupts(directory: str, pipe: str) -> None:
+    """Interrupt appends of the main thread at hundreds of instants, and go on each time.
+
+    With large files: beginning a file rings a ``threading.Event``, and an interrupt inside that
+    leaves its lock behind. Nobody can help that but Python.
+    """
+    rng = random.Random(1)
+    signal.signal(signal.SIGALRM, _Alarm.ring)
+    generation = 0
+    while generation < INTERRUPTS:
+        generation += 1
+        wide = settings(file_size=FILE_SIZE)
+        store = strandline.open(directory, settings=wide, clock=QuickClock())
+        client = Client(store, report(store, pipe, generation), seed=generation)
+        client.append(2)
+        with store, contextlib.suppress(strandline.Poisoned):
+            while generation < INTERRUPTS:
+                generation += 1
+                _append_until_interrupted(client, rng.random() * INTERRUPT_S_MAX)
+    signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 _kept: object = None
@@ -111,6 +137,29 @@ _kept: object = None
 def _append_some(client: Client) -> None:
     for _ in range(APPENDS):
         client.append()
+
+
+class _Alarm:
+    """Raises KeyboardInterrupt once each time it has been armed."""
+
+    armed = False
+
+    @classmethod
+    def ring(cls, *_: object) -> None:
+        if cls.armed:
+            cls.armed = False
+            raise KeyboardInterrupt
+
+
+def _append_until_interrupted(client: Client, after_s: float) -> None:
+    try:
+        _Alarm.armed = True
+        signal.setitimer(signal.ITIMER_REAL, after_s)
+        _append_some(client)
+    except KeyboardInterrupt:
+        return
+    finally:
+        _Alarm.armed = False
 
 
 def _append_until_closed(client: Client, reached: threading.Event) -> None:

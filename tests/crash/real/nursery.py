@@ -14,6 +14,7 @@ Requests and answers are JSON lines on standard input and output:
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import importlib
 import json
 import os
@@ -30,6 +31,7 @@ import strandline
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE_S = 60.0
+DUMP_S = 0.5  # for a process that hangs to say where
 _PR_SET_PTRACER = 0x59616D61
 _PR_SET_PTRACER_ANY = ctypes.c_ulong(-1)
 _PRELOADED = ("pyarrow", "tests.crash.real.workers")
@@ -66,9 +68,12 @@ class Nursery:
         try:
             return int(self._ask({"wait": pid}, timeout_s))
         except TimeoutError:
+            os.kill(pid, signal.SIGUSR1)
+            time.sleep(DUMP_S)
             os.kill(pid, signal.SIGKILL)
             self._answer(PATIENCE_S)
-            raise AssertionError(f"the process did not end within {timeout_s} s") from None
+            late = f"the process did not end within {timeout_s} s: {self.errors()}"
+            raise AssertionError(late) from None
 
     def run(self, call: str, **arguments: Any) -> int:
         """Do a piece of work and say how it ended."""
@@ -140,6 +145,7 @@ def _child(request: dict[str, Any]) -> None:
     os.dup2(errors, 2)
     os.close(nothing)
     os.close(errors)
+    faulthandler.register(signal.SIGUSR1)
     if request["traced"]:
         _wait_for_tracer()
     module, _, function = request["call"].partition(":")

@@ -21,13 +21,13 @@ PAGE_RECORDS = 1000
 BATCH_RECORDS_MAX = 60
 
 
-def settings(shards: int = 1) -> strandline.Settings:
+def settings(shards: int = 1, file_size: int = 64 * KIB) -> strandline.Settings:
     """Everything small, so that a tenth of a second sees rotations, checkpoints and merges."""
     return strandline.Settings(
         wal=strandline.WalSettings(
             shards=shards,
-            file_size_first=64 * KIB,
-            file_size_max=256 * KIB,
+            file_size_first=file_size,
+            file_size_max=4 * file_size,
             sync_interval_ms=100,
         ),
         segment=strandline.SegmentSettings(

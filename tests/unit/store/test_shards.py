@@ -65,6 +65,23 @@ def test_the_files_of_a_shard_that_is_no_longer_used_go():
     assert sum(len(payloads(world.store.topic(name))) for name in NAMES) == 12 + 3
 
 
+@pytest.mark.parametrize("durability", ["memory", "disk"])
+def test_a_clean_close_stays_clean_while_unused_shards_are_given_up(durability):
+    world = World(wal=_wal(5))
+    epochs = {}
+    for name in NAMES:
+        topic = world.store.topic(name, durability=durability)
+        topic.append(b"x")
+        epochs[name] = topic.epoch
+
+    for shards in (1, 1, 2, 2, 1, 1):
+        world.reopen(wal=_wal(shards))
+        world.store.checkpoint()
+        for name in NAMES:
+            topic = world.store.topic(name)
+            assert (topic.head_seq, topic.epoch) == (1, epochs[name])
+
+
 def test_stamps_never_go_back_when_a_topic_changes_its_shard():
     world = World(wal=_wal(1))
     topics = [world.store.topic(name) for name in NAMES]

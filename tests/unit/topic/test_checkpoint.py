@@ -10,6 +10,7 @@ import itertools
 
 import pytest
 
+import strandline
 from strandline.settings import SegmentSettings, WalSettings
 from strandline.topic.sealer import MERGED_AT_ONCE, to_merge
 from tests.unit.store.world import World, payloads, read_all
@@ -118,21 +119,23 @@ def test_the_log_is_given_back_after_two_checkpoints():
     assert len(payloads(world.reopen().topic("t"))) == 203
 
 
-def test_two_checkpoints_are_kept_with_all_they_need():
-    world = World(segment=SegmentSettings(seal_bytes=1))
+@pytest.mark.parametrize("segment", SETTINGS, ids=str)
+def test_two_checkpoints_are_kept_with_all_they_need(segment):
+    world = World(segment=SegmentSettings(**segment))
     topic = world.store.topic("t")
-    for number in range(10):
-        topic.append_many([b"%d" % number] * 10)
+    world.store.checkpoint()
+    for number in range(1, 12):
+        topic.append_many([b"%d" % number] * 10, tags=["x"] * 10)
+        topic.delete(before=number * 3)
         world.store.checkpoint()
-    roots = world.files("meta")
+        roots = world.files("meta")
+        damaged = world.disk.kill()
+        damaged.durable_replace(roots[-1], b"damaged")
 
-    world.store.close()
-    world.disk.durable_replace(roots[-1], b"damaged")
-    world.store = world.open()
-
-    assert len(roots) == 2
-    assert len(payloads(world.store.topic("t"))) == 100
-    assert world.store.health().status == "yellow"
+        with strandline.open("/data", disk=damaged, start_jobs=False) as store:
+            assert read_all(store.topic("t")) == read_all(topic)
+            assert store.health().status == "yellow"
+        assert len(roots) == 2
 
 
 def test_a_checkpoint_of_nothing_new_is_harmless():

@@ -76,6 +76,18 @@ def test_a_garbled_root_is_refused_with_its_path(root, data):
 
 
 @settings(max_examples=5)
+@given(roots.filter(lambda root: root.topics))
+def test_any_flipped_bit_is_noticed(root):
+    whole = bytearray(root_file.encode(root))
+
+    for place in range(len(whole)):
+        whole[place] ^= 1 << place % 8
+        with pytest.raises(Corrupt):
+            root_file.decode(bytes(whole), PATH)
+        whole[place] ^= 1 << place % 8
+
+
+@settings(max_examples=5)
 @given(roots)
 def test_no_beginning_of_a_root_is_one(root):
     whole = root_file.encode(root)
