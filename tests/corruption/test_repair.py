@@ -98,6 +98,23 @@ def test_a_damaged_record_of_the_log_is_lost_alone():
     )
 
 
+def test_a_batch_whose_frame_header_is_damaged_is_kept_whole():
+    whole = closed_store()
+    path = wal_paths(whole)[-2]
+    frame = next(
+        frame for frame in frames_in(whole, path) if frame.blocks[0].count > 1 and not frame.mask
+    )
+    disk = replaced(whole, path, flipped(whole.read(path), frame.offset + 36, 0))
+
+    report = repaired(disk)
+
+    with opened(disk, SimClock()) as store:
+        found = content_of(store)
+    assert not report.healthy
+    assert report.lost == []
+    assert found == expected(whole)
+
+
 def test_damage_changes_the_epoch_of_the_topics_that_lost_something_and_of_no_other():
     whole = closed_store()
     path = wal_paths(whole)[-1]

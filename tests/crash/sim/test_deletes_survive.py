@@ -12,13 +12,13 @@ from strandline.testing.choices import Newest, Oldest
 from tests.crash.sim.lineage import Entry, Version
 from tests.crash.sim.watch import Watch
 from tests.crash.sim.workload import WEIGHTS, live
-from tests.crash.sim.world import LONG, World, read_all
+from tests.crash.sim.world import World, read_all, seeds
 
 DELETE_HEAVY = WEIGHTS | {"delete before": 12, "delete tag": 25, "checkpoint": 10}
 CAPS = ({}, {"cap_records": 7}, {"cap_bytes": 4000}, {"cap_records": 30, "cap_bytes": 9000})
 
 
-@pytest.mark.parametrize("seed", range(400 if LONG else 6))
+@pytest.mark.parametrize("seed", seeds(6, 200))
 @pytest.mark.parametrize("durability", ["fsync", "disk", "memory"])
 def test_deletes_and_evictions_are_the_same_after_any_crash(durability, seed):
     world = World(seed)

@@ -14,7 +14,7 @@ from strandline.testing.choices import Newest, Oldest
 from tests.crash.sim.lineage import Entry
 from tests.crash.sim.watch import Watch, crash_before_every_call
 from tests.crash.sim.workload import WEIGHTS, live
-from tests.crash.sim.world import LONG, World, settings
+from tests.crash.sim.world import World, seeds, settings
 
 CLASSES = ("disk", "memory", "ephemeral")
 
@@ -32,7 +32,7 @@ def _append_everywhere(world: World) -> None:
         world.append(name, [world.entry(size=20)])
 
 
-@pytest.mark.parametrize("seed", range(400 if LONG else 6))
+@pytest.mark.parametrize("seed", seeds(6, 200))
 @pytest.mark.parametrize("durability", [*CLASSES, "mixed"])
 @pytest.mark.parametrize("shards", [1, 3])
 def test_every_lost_record_is_reported_and_no_seq_is_used_again(durability, shards, seed):

@@ -13,7 +13,7 @@ import pytest
 from strandline.testing.choices import Oldest
 from tests.crash.sim.watch import Watch, power_losses
 from tests.crash.sim.workload import WEIGHTS, step
-from tests.crash.sim.world import LONG, World, settings
+from tests.crash.sim.world import World, seeds, settings
 
 COUNTS = (1, 4, 2, 1, 3, 4, 1)
 NAMES = [f"topic-{number}" for number in range(6)]
@@ -33,7 +33,7 @@ def _next_opening(world: World, watch: Watch, shards: int) -> None:
     watch.follow()
 
 
-@pytest.mark.parametrize("seed", range(200 if LONG else 8))
+@pytest.mark.parametrize("seed", seeds(8, 150))
 @pytest.mark.parametrize("durability", ["fsync", "disk"])
 def test_topics_keep_their_records_and_order_when_shards_come_and_go(durability, seed):
     world = World(seed, options=settings(COUNTS[0]))

@@ -24,6 +24,8 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import pytest
+
 import strandline
 from strandline.errors import StrandlineError
 from strandline.record import Tombstone
@@ -46,6 +48,12 @@ class Found(NamedTuple):
     epoch: int
     live: dict[int, Entry]
     tombstones: list[Tombstone]
+
+
+def seeds(quick: int, long: int) -> list[object]:
+    """Seeds for every run, and many more for ``make crash``."""
+    more = range(quick, long if LONG else quick)
+    return [*range(quick), *(pytest.param(seed, marks=pytest.mark.crash) for seed in more)]
 
 
 def settings(shards: int = 1, **segment: object) -> Settings:
