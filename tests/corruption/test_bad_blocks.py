@@ -90,6 +90,20 @@ def test_a_bad_block_below_what_a_later_frame_calls_synced_is_noticed_after_a_ki
     assert unnoticed == []
 
 
+def test_ones_anywhere_in_the_log_are_noticed_after_a_kill():
+    disk = wide_store(closed=False)
+
+    outcomes = [
+        (path, offset, judged(damaged, path, expected(disk)))
+        for path in wal_paths(disk)
+        for offset, damaged, needed in _with_bad_blocks(disk, path, "ones", 512)
+        if needed
+    ]
+
+    assert len(outcomes) >= 20
+    assert [case for case in outcomes if case[2] not in NOTICED] == []
+
+
 def test_zeros_behind_everything_synced_end_the_log_and_nothing_is_read_behind_them():
     disk = killed_store()
     path, whole = wal_paths(disk)[-1], expected(disk)

@@ -144,6 +144,26 @@ def test_records_of_a_new_segment_are_found_again_in_the_log(kind):
     assert found == expected(whole)
 
 
+def test_records_of_a_sealed_segment_are_found_again_in_the_shared_one_it_was_made_from():
+    disk = SimDisk()
+    with opened(disk, SimClock()) as store:
+        for _ in range(2):
+            store.topic("sealed").append_many([b"record"] * 8)
+            store.topic("small").append(b"keeps the shared segment")
+            store.checkpoint()
+        whole = content_of(store)
+    (path,) = [path for path in data_paths(disk) if "/segments/0" in path]
+    disk.durable_replace(path, flipped(disk.read(path), 80, 0))
+
+    report = repaired(disk)
+
+    with opened(disk, SimClock()) as store:
+        found = content_of(store)
+    assert report.lost == []
+    assert found == whole
+    assert [path for path in report.written if path.endswith(".seg")] == []
+
+
 def test_swapped_files_are_put_right():
     whole = closed_store()
     for kind in (".seg", ".log"):
@@ -170,6 +190,7 @@ def test_a_store_without_a_readable_checkpoint_keeps_its_records():
     with opened(disk, SimClock()) as store:
         found = content_of(store)
     assert untold(expected(whole), found, report.lost) == []
+    assert found.keys() == expected(whole).keys()
     assert report.lost == []
     assert report.notes
 
