@@ -33,7 +33,7 @@ from strandline.wal import control
 from strandline.wal.files import ShardFiles
 from strandline.wal.reader import Reader
 from strandline.wal.shard import Shard
-from strandline.wal.writer import Writer
+from strandline.wal.writer import Writer, as_unavailable
 
 SHARDS_MAX = 64
 _TICK_S = 1.0
@@ -132,9 +132,12 @@ class Store:
     def checkpoint(self) -> None:
         """Move everything in the log into segments now, and seal what is worth it."""
         self._check_writable()
-        with self._checkpointing:
-            self._checkpointer.checkpoint()
-            self._sealer.run_once()
+        try:
+            with self._checkpointing:
+                self._checkpointer.checkpoint()
+                self._sealer.run_once()
+        except OSError as error:
+            raise as_unavailable(error, "a checkpoint") from error
 
     def sync(self) -> None:
         """Make everything appended so far durable, whatever its class."""
@@ -213,6 +216,9 @@ class Store:
             store_id = system.ensure(disk, self.path, self._clock.now_us())
             self._found = self._recover(store_id, progress)
             self._wire()
+        except OSError as error:
+            self._lock.release()
+            raise as_unavailable(error, f"the store {self.path}") from error
         except BaseException:
             self._lock.release()
             raise

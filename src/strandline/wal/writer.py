@@ -333,7 +333,7 @@ class Writer:
             raise
         self._leave_file()
         if isinstance(error, OSError):
-            raise _as_unavailable(error) from error
+            raise as_unavailable(error, "the log") from error
 
     def _leave_file(self) -> None:
         """Let the next frame begin a new file."""
@@ -353,7 +353,7 @@ class Writer:
         try:
             self._rotate(size)
         except OSError as error:
-            raise _as_unavailable(error) from error
+            raise as_unavailable(error, "the log") from error
         except BaseException as error:
             self.poison(f"the beginning of a file was interrupted ({error!r})")
             raise
@@ -438,7 +438,8 @@ def _zero_sector_suspected(buffers: list[Buffer], file_offset: int) -> bool:
     return False
 
 
-def _as_unavailable(error: OSError) -> StrandlineError:
+def as_unavailable(error: OSError, what: str) -> StrandlineError:
+    """What a caller is told when the disk fails."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return DiskFull(f"no room for the log ({error}): free space, then retry")
-    return Unavailable(f"the log could not be written ({error}): check the disk, then retry")
+        return DiskFull(f"no room for {what} ({error}): free space, then retry")
+    return Unavailable(f"{what} could not be written ({error}): check the disk, then retry")

@@ -17,9 +17,9 @@ from tests.crash.real.promises import Client, report, settings
 from tests.crash.real.quick_clock import QuickClock
 
 APPENDS = 150
-INTERRUPTS = 300
+INTERRUPTS = 200
 INTERRUPT_S_MAX = 0.004
-FILE_SIZE = 16 * 1024 * 1024
+FILE_SIZE = 4 * 1024 * 1024
 
 
 def opened(directory: str, pipe: str) -> tuple[strandline.Store, Client]:

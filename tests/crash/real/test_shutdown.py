@@ -96,8 +96,11 @@ def test_a_signal_at_any_instant_ends_the_process_and_loses_nothing(
 def test_appends_that_are_interrupted_again_and_again_stay_in_order_and_never_hang(
     nursery: Nursery, tmp_path: Path
 ):
-    assert end(nursery, tmp_path, "go_on_after_interrupts") == 0, nursery.errors()
+    arguments = {"directory": str(tmp_path / "data"), "pipe": str(tmp_path / "journal")}
 
+    status = nursery.run(f"{ENDINGS}:go_on_after_interrupts", **arguments)
+
+    assert status == 0, nursery.errors()
     verdict = judge(nursery, tmp_path, lossy=("memory",))
 
     assert verdict.violations == []

@@ -21,7 +21,7 @@ from tests.crash.real.nursery import PATIENCE_S, Nursery
 
 # All that change files. The store never calls plain write: that is how the oracle is spoken to.
 CALLS = (
-    *("openat", "pwrite64", "pwritev", "fdatasync", "fsync", "ftruncate", "fallocate"),
+    *("openat", "pwrite64", "pwritev2", "fdatasync", "fsync", "ftruncate", "fallocate"),
     *("rename", "renameat", "renameat2", "unlink", "unlinkat", "mkdir", "rmdir", "mmap"),
 )
 

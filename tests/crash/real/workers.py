@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 
 import strandline
@@ -9,6 +10,9 @@ from tests.crash.real.promises import TOPICS, Client, report, settings
 from tests.crash.real.quick_clock import QuickClock
 
 WRITERS = 4
+FAILED = 10
+ACKED_AFTER_POISON = 3
+POISONED_IN_SECRET = 4
 
 
 def write_until_killed(directory: str, pipe: str, generation: int, shards: int) -> None:
@@ -46,6 +50,70 @@ def do_fixed_work(directory: str, pipe: str) -> None:
         store.delete_topic("gone")
         for number in TOPICS:
             client.append(number)
+
+
+def work_through_errors(directory: str, pipe: str) -> int:
+    """The fixed work on a disk that fails: 0 when it never did, else 10. Bad answers count below.
+
+    After a failed sync nothing may be acked any more; reads go on, whatever happens.
+    """
+    try:
+        store = strandline.open(
+            directory, settings=settings(), clock=QuickClock(), start_jobs=False
+        )
+    except strandline.StrandlineError:
+        return FAILED
+    failures = _Failures()
+    with store:
+        with failures:
+            client = Client(store, report(store, pipe, 1), seed=1)
+        if failures.count:
+            return FAILED
+        for _ in range(4):
+            for _ in range(40):
+                with failures:
+                    client.append()
+            for step in (store.sync, client.delete, store.checkpoint):
+                with failures:
+                    step()
+            _read_a_little(store)
+        poisoned = store.health().status == "red"
+    if failures.broken:
+        return ACKED_AFTER_POISON
+    if poisoned and not failures.poisoned:
+        return POISONED_IN_SECRET
+    return FAILED if failures.count else 0
+
+
+def _read_a_little(store: strandline.Store) -> None:
+    """Reads go on, unless it is opening a file that fails."""
+    for name in store.topics():
+        try:
+            store.topic(name).read(0, 10)
+        except strandline.Unavailable as error:
+            cause = error.__cause__
+            if not (isinstance(cause, OSError) and cause.errno == errno.EMFILE):
+                raise
+
+
+class _Failures:
+    """Takes the store's own errors, and watches that none comes back from being poisoned."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.poisoned = False
+        self.broken = False
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        if kind is None:
+            self.broken |= self.poisoned
+            return False
+        self.count += 1
+        self.poisoned |= issubclass(kind, strandline.Poisoned)
+        return issubclass(kind, strandline.StrandlineError)
 
 
 def _append_forever(client: Client) -> None:

@@ -67,7 +67,7 @@ def test_an_opening_that_fails_lets_go_of_the_lock():
     world.store.close()
     world.disk.fail("make_dirs", path_contains="wal", errno=errno.EIO)
 
-    with pytest.raises(OSError, match="Input/output"):
+    with pytest.raises(Unavailable, match="Input/output"):
         world.open()
     world.store = world.open()
 
