@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import threading
 from collections import deque
 from collections.abc import Callable
 
 from strandline.wal.baton import Baton
-from strandline.wal.writer import Writer
+from strandline.wal.writer import Writer, as_unavailable
 
 _PATIENCE_S = 0.5  # how often a waiter looks whether the shard has failed meanwhile
 
@@ -129,6 +130,10 @@ class Committer:
             if files:
                 files[-1].sync()
         except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                # The directory could not be opened: nothing was tried, and nothing is in doubt.
+                writer.give_back(files[:-1], names_dirty=names_dirty)
+                raise as_unavailable(error, "the log") from error
             writer.poison(f"a sync of shard {writer.files.shard} failed ({error})")
             self._pending.clear()
             self._check()

@@ -42,12 +42,20 @@ def settings(shards: int = 1, file_size: int = 64 * KIB) -> strandline.Settings:
     )
 
 
+def reporter_of(pipe: str, generation: int) -> Reporter:
+    fd = os.open(pipe, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    return Reporter(fd, generation << 32)
+
+
 def report(
-    store: strandline.Store, pipe: str, generation: int, *, lossy: tuple[str, ...] = ("memory",)
+    store: strandline.Store,
+    pipe: str | Reporter,
+    generation: int,
+    *,
+    lossy: tuple[str, ...] = ("memory",),
 ) -> Reporter:
     """Tell the oracle every record of every topic; the reporter, for what is to come."""
-    fd = os.open(pipe, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    reporter = Reporter(fd, generation << 32)
+    reporter = pipe if isinstance(pipe, Reporter) else reporter_of(pipe, generation)
     reporter.look()
     for number, durability in TOPICS.items():
         topic = store.topic(f"t{number}", durability=durability)
