@@ -72,14 +72,6 @@ class Slice:
     def data(self) -> pa.Array:
         return self.cut(self.block.data())
 
-    def columns(self) -> list[pa.Array]:
-        arrays = [_fixed(SCHEMA.types[0], self.seqs()), _fixed(SCHEMA.types[1], self.stamps())]
-        for column, kind in zip(_FIELDS, SCHEMA.types[2:6], strict=True):
-            found = self.field(column)
-            arrays.append(_nulls(kind, len(self)) if found is None else found)
-        arrays.append(self.data())
-        return arrays
-
     def records(self) -> list[Record]:
         data = self.data().to_pylist()
         lists = []
@@ -93,6 +85,34 @@ class Slice:
                 seqs, stamps, data, *lists, strict=True
             )
         ]
+
+
+class RowSlice:
+    """Rows of single frames, as columns."""
+
+    __slots__ = ("_rows",)
+
+    def __init__(self, rows: list[Row]) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def seqs(self) -> np.ndarray:
+        return np.array([row[0] for row in self._rows], "<u8")
+
+    def stamps(self) -> np.ndarray:
+        return np.array([row[1] for row in self._rows], "<i8")
+
+    def field(self, column: int) -> pa.Array | None:
+        place = _FIELDS.index(column)
+        values = [row[2][place] for row in self._rows]
+        if not any(value is not None for value in values):
+            return None
+        return pa.array(values, pa.binary()).cast(SCHEMA.types[2 + place])
+
+    def data(self) -> pa.Array:
+        return pa.array([row[3] for row in self._rows], pa.binary())
 
 
 class Page:
@@ -153,11 +173,17 @@ class Page:
 
     def arrow(self) -> pa.Table:
         """The page as columns: seq, ts, key, tag, node, meta, data."""
-        batches = []
-        for part in self._parts:
-            columns = part.columns() if isinstance(part, Slice) else _columns(part)
-            batches.append(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
-        return pa.Table.from_batches(batches, schema=SCHEMA)
+        if not self._parts:
+            return SCHEMA.empty_table()
+        slices = [part if isinstance(part, Slice) else RowSlice(part) for part in self._parts]
+        columns: list[pa.Array | pa.ChunkedArray] = [
+            _fixed(SCHEMA.types[0], _joined([part.seqs() for part in slices])),
+            _fixed(SCHEMA.types[1], _joined([part.stamps() for part in slices])),
+        ]
+        for field, kind in zip(_FIELDS, SCHEMA.types[2:6], strict=True):
+            columns.append(_field_of_all(slices, field, kind))
+        columns.append(pa.chunked_array([part.data() for part in slices]))
+        return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
 def _record(row: Row) -> Record:
@@ -184,12 +210,18 @@ def _nulls(kind: pa.DataType, count: int) -> pa.Array:
     return pa.nulls(count, kind)
 
 
-def _columns(part: list[Row]) -> list[pa.Array]:
-    arrays = [
-        pa.array([row[0] for row in part], pa.uint64()),
-        pa.array([row[1] for row in part], pa.int64()).cast(SCHEMA.field("ts").type),
-    ]
-    for place, kind in enumerate(SCHEMA.types[2:6]):
-        arrays.append(pa.array([row[2][place] for row in part], pa.binary()).cast(kind))
-    arrays.append(pa.array([row[3] for row in part], pa.binary()))
-    return arrays
+def _joined(arrays: list[np.ndarray]) -> np.ndarray:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _field_of_all(
+    slices: Sequence[Slice | RowSlice], field: int, kind: pa.DataType
+) -> pa.Array | pa.ChunkedArray:
+    """A column over all slices; most have none of the optional fields."""
+    found = [part.field(field) for part in slices]
+    if all(array is None for array in found):
+        return _nulls(kind, sum(map(len, slices)))
+    return pa.chunked_array(
+        _nulls(kind, len(part)) if array is None else array
+        for array, part in zip(found, slices, strict=True)
+    )

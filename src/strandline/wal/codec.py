@@ -56,6 +56,8 @@ HEADER = struct.Struct("<IIBBHIQQqQQQQ")
 TRAILERS = tuple(b"\xa5" + bytes(7 - size) for size in range(8))
 LOW32 = 0xFFFF_FFFF
 
+_TRAILER_MARK = TRAILERS[0][0]
+
 _FILE = struct.Struct("<8sII16sQQQQQQq")
 _MAGIC = b"STRNDWAL"
 FILE_HEADER_SIZE = _FILE.size + 8
@@ -150,7 +152,7 @@ def kind_word(kind: int, mask: int, count: int, term: int) -> int:
 def data_size(body: Buffer) -> int:
     """How long a single's body is without its trailer."""
     end = len(body) - 1
-    while body[end] != TRAILERS[0][0]:
+    while body[end] != _TRAILER_MARK:
         end -= 1
     return end
 

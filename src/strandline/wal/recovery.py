@@ -27,7 +27,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from strandline.env.disk import Disk, ReadFile
+from strandline.env.disk import Disk, ReadFile, aligned_memory
 from strandline.errors import Corrupt, NewerFormat
 from strandline.wal import block, codec
 from strandline.wal.codec import FILE_HEADER_SIZE, HEADER_SIZE
@@ -43,6 +43,7 @@ from strandline.wal.resync import headers_behind, is_torn, is_written
 from strandline.wal.wreck import Loss, Wreck, examine
 
 _CHECK = struct.Struct("<Q")
+_WINDOW_SIZE = 1024 * 1024
 
 
 class Single(msgspec.Struct, frozen=True, gc=False):
@@ -90,13 +91,15 @@ class Scratch:
     """
 
     def __init__(self) -> None:
-        self._memory = memoryview(bytearray())
+        self._memory = memoryview(b"")
 
     def read(self, file: ReadFile) -> memoryview:
-        size = file.size()
+        return self.window(file, 0, file.size())
+
+    def window(self, file: ReadFile, offset: int, size: int) -> memoryview:
         if len(self._memory) < size:
-            self._memory = memoryview(bytearray(size))
-        return self._memory[: file.pread_into(self._memory[:size], 0)]
+            self._memory = aligned_memory(size)
+        return self._memory[: file.pread_into(self._memory[:size], offset)]
 
 
 class Fresh:
@@ -143,9 +146,8 @@ class ShardLog:
     def scan(self, place: int, start_lsn: int, *, until_lsn: int | None = None) -> Iterator[Frame]:
         """The frames of one file from an lsn on. Raises Corrupt unless damage is tolerated."""
         header = self.headers[place]
-        content = self._content(place)
         limit = self.files.end_of(place)
-        end = len(content)
+        end = self.files.entries[place].size
         if limit is not None:  # beyond the content when the file in between was never begun
             end = min(end, FILE_HEADER_SIZE + limit - header.first_lsn)
         if until_lsn is not None:
@@ -153,6 +155,13 @@ class ShardLog:
         offset = FILE_HEADER_SIZE + max(0, start_lsn - header.first_lsn)
         base = header.first_lsn - FILE_HEADER_SIZE
         self.durable_upto = max(self.durable_upto, header.durable_upto)
+        content = memoryview(b"")
+        if isinstance(self._scratch, Scratch):
+            yield from self._windows(self._scratch, place, offset, end)
+            offset = self._offset
+        if limit != base + offset and until_lsn != base + offset:
+            content = self._content(place)
+            end = min(end, len(content))
         while True:
             yield from self._frames(content, offset, end, base)
             offset = self._offset
@@ -170,6 +179,23 @@ class ShardLog:
                 content = self._content(place)
             offset = resumed
 
+    def _windows(self, scratch: Scratch, place: int, offset: int, end: int) -> Iterator[Frame]:
+        """The frames that a small piece of memory is enough for, which stays in the caches.
+
+        Where this stops, for whatever reason (``_offset``), the whole file has to be looked at.
+        """
+        entry, base = self.files.entries[place], self.headers[place].first_lsn - FILE_HEADER_SIZE
+        self._offset = offset
+        if entry.file.size() < entry.size:
+            return
+        while offset + HEADER_SIZE <= end:
+            content = scratch.window(entry.file, offset, min(_WINDOW_SIZE, end - offset))
+            yield from self._frames(content, 0, len(content), base + offset)
+            if not self._offset:
+                break
+            offset += self._offset
+        self._offset = offset
+
     def _frames(self, content: memoryview, offset: int, end: int, base: int) -> Iterator[Frame]:
         """Whole frames one after another, until the first place that is none (``_offset``)."""
         unpack = codec.HEADER.unpack_from
@@ -179,7 +205,9 @@ class ShardLog:
         self._offset = offset
         while offset + HEADER_SIZE <= end:
             header = unpack(content, offset)
-            size, check, kind, mask, count, _, lsn, durable, ts, body_check, *single = header
+            size, check, kind, mask, count, _, lsn, durable, ts, body_check, topic, seq, sizes = (
+                header
+            )
             behind = offset + size
             if lsn != base + offset or size <= HEADER_SIZE or behind > end:
                 return
@@ -192,14 +220,16 @@ class ShardLog:
             if kind == 1:
                 if digest(body, seed) != body_check:
                     return
-                frame: Frame = Single(shard_bits | lsn, ts, single[0], single[1], single[2], body)
+                frame: Frame = Single(shard_bits | lsn, ts, topic, seq, sizes, body)
             else:
                 blocks = self._blocks(body, count, body_check, shard_bits | lsn, mask)
                 if blocks is None:
                     return
                 frame = Batch(shard_bits | lsn, ts, blocks)
-            self.durable_upto = max(self.durable_upto, durable)
-            self.last_ts = max(self.last_ts, ts)
+            if durable > self.durable_upto:  # noqa: PLR1730 - a call per frame is felt here
+                self.durable_upto = durable
+            if ts > self.last_ts:  # noqa: PLR1730
+                self.last_ts = ts
             self.previous = size | check << 32
             self._offset = offset = behind
             yield frame
