@@ -15,6 +15,7 @@ the topic's pace; after a crash the rest of the range becomes a tombstone.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 
 from strandline.errors import Conflict, TooLarge, TopicFull, UnknownTopic
@@ -48,11 +49,9 @@ class Pending:
             self._committer.wait_synced(self._lsn)
         return self.appended
 
-    async def durable(self) -> Appended:
-        """The same for a coroutine."""
-        if self._lsn:
-            await self._committer.synced_future(self._lsn)
-        return self.appended
+    def durable(self) -> asyncio.Future[Appended]:
+        """The same for a coroutine: ``await`` it."""
+        return self._committer.synced_future(self._lsn, self.appended)
 
 
 def place(state: TopicState, shard: Shard, batch: Batch, expected_head: int | None) -> Pending:

@@ -22,11 +22,15 @@ import errno
 import threading
 from collections import deque
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 from strandline.wal.baton import Baton
 from strandline.wal.writer import Writer, as_unavailable
 
 _PATIENCE_S = 0.5  # how often a waiter looks whether the shard has failed meanwhile
+
+Answer = TypeVar("Answer")
+_Waiting = tuple[int, asyncio.Future[Any], object]
 
 
 class Committer:
@@ -41,7 +45,7 @@ class Committer:
         self._waking = Baton()  # one round may end while the one before still wakes
         self._waiters: deque[tuple[int, threading.Lock]] = deque()
         self._pending: deque[tuple[int, Callable[[], None]]] = deque()
-        self._futures: list[tuple[int, asyncio.Future[None]]] = []
+        self._futures: list[_Waiting] = []
         self._futures_lock = threading.Lock()
 
     def publish_when_synced(self, publish: Callable[[], None]) -> int:
@@ -57,17 +61,18 @@ class Committer:
             if not self._try_lead(lsn):
                 self._follow(lsn)
 
-    async def synced_future(self, lsn: int) -> None:
-        """The same for a coroutine: the shard's sync job does the work."""
+    def synced_future(self, lsn: int, answer: Answer) -> asyncio.Future[Answer]:
+        """The same for a coroutine, which gets the answer: the shard's sync job does the work."""
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         if self.synced >= lsn:
-            return
+            future.set_result(answer)
+            return future
         self._check()
-        future = asyncio.get_running_loop().create_future()
         with self._futures_lock:
-            self._futures.append((lsn, future))
+            self._futures.append((lsn, future, answer))
         if not self.kick.is_set():
             self.kick.set()
-        await future
+        return future
 
     def run_once(self) -> None:
         """Sync whatever is not yet durable: the background job's turn."""
@@ -177,15 +182,15 @@ class Committer:
             next_leader.release()
 
     def _resolve_futures(self) -> None:
-        done: list[tuple[int, asyncio.Future[None]]] = []
-        waiting: list[tuple[int, asyncio.Future[None]]] = []
+        done: list[_Waiting] = []
+        waiting: list[_Waiting] = []
         with self._futures_lock:
             for entry in self._futures:
                 (done if self._settled(entry[0]) else waiting).append(entry)
             self._futures = waiting
-        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[int, asyncio.Future[None]]]] = {}
-        for lsn, future in done:
-            by_loop.setdefault(future.get_loop(), []).append((lsn, future))
+        by_loop: dict[asyncio.AbstractEventLoop, list[_Waiting]] = {}
+        for entry in done:
+            by_loop.setdefault(entry[1].get_loop(), []).append(entry)
         for loop, entries in by_loop.items():
             # A loop that was closed has nobody left who could wait.
             with contextlib.suppress(RuntimeError):
@@ -196,12 +201,12 @@ class Committer:
     def _settled(self, lsn: int) -> bool:
         return lsn <= self.synced or self.writer.failure is not None
 
-    def _settle(self, entries: list[tuple[int, asyncio.Future[None]]]) -> None:
-        for lsn, future in entries:
+    def _settle(self, entries: list[_Waiting]) -> None:
+        for lsn, future, answer in entries:
             if future.done():
                 continue
             if lsn <= self.synced:
-                future.set_result(None)
+                future.set_result(answer)
             elif self.writer.failure is not None:
                 future.set_exception(self.writer.failure)
 

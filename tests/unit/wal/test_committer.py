@@ -204,7 +204,10 @@ class LoopThread:
         self._thread.start()
 
     def submit(self, log: Log, lsn: int) -> Future[None]:
-        return asyncio.run_coroutine_threadsafe(log.committer.synced_future(lsn), self.loop)
+        async def wait() -> None:
+            await log.committer.synced_future(lsn, None)
+
+        return asyncio.run_coroutine_threadsafe(wait(), self.loop)
 
     def submit_waiting(self, log: Log) -> Future[None]:
         """The same once the coroutine has lined up for all that is placed."""
