@@ -23,6 +23,27 @@ Discard = Literal["old", "reject"]
 Compression = Literal["none", "zstd"]
 
 
+class ObjectSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How patient we are with an object store."""
+
+    attempts_max: int = 6
+    """How often a request is tried before the caller is told. More hides longer outages and makes
+    the caller wait for the news."""
+
+    retry_s_max: float = 45.0
+    """No further attempt begins after so long. It bounds a caller's wait while a store is gone."""
+
+    delay_s_first: float = 0.1
+    """Pause before the second attempt; each next one doubles, with up to as much again by chance,
+    so that many clients do not come back at once."""
+
+    request_s_max: float = 30.0
+    """How long one request may take, its body included. Too short fails large objects."""
+
+    connect_s_max: float = 5.0
+    """How long a connection may take to be made. Too short fails a distant store."""
+
+
 class WalSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How recent batches are made durable."""
 
@@ -76,6 +97,52 @@ class SegmentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Verified blocks kept in memory for reading."""
 
 
+class LakeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How sealed history moves into Parquet files."""
+
+    url: str = ""
+    """Where the lake is: ``s3://bucket/prefix``, ``az://``, ``gs://``, a folder; empty is the
+    folder ``lake`` of the store. Moving it is a copy of all its objects, then a new url."""
+
+    hot_segments: int = 4
+    """Sealed segments of a topic that stay on the local disk; older ones move into the lake.
+    More: faster history, more disk."""
+
+    hot_bytes: int = 0
+    """The same in bytes of segments, 0 for no such bound."""
+
+    file_bytes: int = 256 * MIB
+    """Payload of one Parquet file, about: segments that move together share one."""
+
+    zone_rows: int = 65_536
+    """Rows of a zone (a row group) at most. Fewer: less is fetched for one record, larger files."""
+
+    zone_bytes: int = 16 * MIB
+    """Payload of a zone at most."""
+
+    cache_bytes: int = 128 * MIB
+    """Zones kept in memory for reading."""
+
+    read_threads: int = 2
+    """Threads that fetch and decode ahead of a reader."""
+
+    dead_share: float = 1 / 3
+    """Rewrite a file when more than this share of its rows is deleted or below the floor."""
+
+    grace_s: float = 86_400.0
+    """How long a file stays in the store after no manifest lists it: the longest a reader of an
+    older manifest may take."""
+
+    keep_s: float = 86_400.0
+    """How long older manifests stay readable."""
+
+    interval_s: float = 10.0
+    """How often to look for segments to move."""
+
+    objects: ObjectSettings = ObjectSettings()
+    """How patient we are with an object store."""
+
+
 class LimitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one request may ask for."""
 
@@ -116,6 +183,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     segment: SegmentSettings = SegmentSettings()
     """How the log is folded into segments."""
+
+    lake: LakeSettings = LakeSettings()
+    """How sealed history moves into Parquet files."""
 
     limits: LimitSettings = LimitSettings()
     """What one request may ask for."""

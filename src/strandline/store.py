@@ -17,13 +17,18 @@ import msgspec
 from strandline.env import process
 from strandline.env.clock import Clock, SystemClock
 from strandline.env.disk import Disk, Lock, OsDisk
+from strandline.env.object_store import open_objects
+from strandline.env.objects import Objects
 from strandline.errors import Closed, Invalid, Locked, StrandlineError, Unavailable
 from strandline.jobs import Job, JobHealth
+from strandline.lake.intake import Intake
+from strandline.lake.lake import Lake
 from strandline.settings import Settings, TopicConfig, topic_config
 from strandline.topic import reopen, retention, system
 from strandline.topic.checkpoint import Checkpointer
 from strandline.topic.layout import Layout
 from strandline.topic.recover import Progress, Recovered, recover, recover_beside_writer
+from strandline.topic.relocator import Relocator
 from strandline.topic.roots import Roots
 from strandline.topic.sealer import Sealer
 from strandline.topic.space import SpaceWatch
@@ -63,6 +68,7 @@ class Store:
         settings: Settings | None = None,
         disk: Disk | None = None,
         clock: Clock | None = None,
+        objects: Objects | None = None,
         progress: Progress = _silent,
         start_jobs: bool = True,
     ) -> None:
@@ -72,6 +78,12 @@ class Store:
         self._disk = disk or OsDisk()
         self._clock = clock or SystemClock()
         self._layout = Layout(self.path)
+        self._objects = objects or open_objects(
+            self._settings.lake.url or self._layout.lake,
+            settings=self._settings.lake.objects,
+            disk=self._disk,
+        )
+        self._lake = Lake(self._objects, self._settings.lake)
         self._lock: Lock | None = None
         self._closed = False
         self._forked = False
@@ -139,6 +151,14 @@ class Store:
         except OSError as error:
             raise as_unavailable(error, "a checkpoint") from error
 
+    def relocate(self) -> None:
+        """Move sealed segments beyond the hot bound into the lake now."""
+        self._check_writable()
+        try:
+            self._relocator.run_once()
+        except OSError as error:
+            raise as_unavailable(error, "the lake") from error
+
     def sync(self) -> None:
         """Make everything appended so far durable, whatever its class."""
         self._check_writable()
@@ -184,6 +204,7 @@ class Store:
         if not self.readonly and not self._forked:
             self._close_writing()
         self._found.close()
+        self._lake.close()
         if self._lock is not None:
             self._lock.release()
 
@@ -229,7 +250,14 @@ class Store:
 
     def _recover(self, store_id: bytes, progress: Progress) -> Recovered:
         walk = recover_beside_writer if self.readonly else recover
-        return walk(self._disk, self._layout, store_id, self._settings, progress=progress)
+        return walk(
+            self._disk,
+            self._layout,
+            store_id,
+            self._settings,
+            progress=progress,
+            lake=self._lake,
+        )
 
     def _wire(self) -> None:
         found, layout, disk = self._found, self._layout, self._disk
@@ -266,6 +294,25 @@ class Store:
         self._sealer = Sealer(
             self._clock, found.catalog, found.library, roots, self._checkpointer, segment
         )
+        intake = Intake(
+            self._objects,
+            disk,
+            self._clock,
+            self._settings.lake,
+            store_id=found.store_id,
+            spool=layout.spool,
+            doubted=bool(self._settings.lake.url),
+        )
+        intake.empty_spool()
+        self._relocator = Relocator(
+            self._clock,
+            found.catalog,
+            self._sealer,
+            self._lake,
+            intake,
+            reader=self._reader,
+            changing=self._checkpointing,
+        )
         self._space = SpaceWatch(disk, layout, self._shards, self._settings.space)
         self._space.make_room()
         reopen.quarantine_orphans(disk, layout, roots, found)
@@ -298,6 +345,7 @@ class Store:
             name = f"prepare-{shard.number}"
             self._add_job(name, writer.prepare_spares, _TICK_S, writer.spare_wanted)
         self._add_job("checkpoint", self._checkpoint_if_due, _TICK_S)
+        self._add_job("relocate", self._relocate_if_possible, self._settings.lake.interval_s)
         self._add_job("retention", self._retain, _TICK_S)
         self._add_job("space", self._space.run_once, _TICK_S)
 
@@ -326,6 +374,10 @@ class Store:
                 self._checkpointer.checkpoint()
                 if self._space.level == "ok":
                     self._sealer.run_once()
+
+    def _relocate_if_possible(self) -> None:
+        if self._space.level != "hard":  # the spool needs room; the lake may be on the same disk
+            self._relocator.run_once()
 
     def _retain(self) -> None:
         failure: Exception | None = None

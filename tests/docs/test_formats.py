@@ -23,7 +23,7 @@ from strandline.wal.writer import Writer
 from tests.docs.format_page import worked_example
 from tests.house.tree import read_document
 
-PAGES = ["docs/format/wal.md", "docs/format/segment.md", "docs/format/checkpoint.md"]
+PAGES = [f"docs/format/{name}.md" for name in ("wal", "segment", "checkpoint", "lake")]
 PAGE_LINES_MAX = 120
 STORE_ID = bytes(range(16))
 SEED = codec.store_seed(STORE_ID)

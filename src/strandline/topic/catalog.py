@@ -11,6 +11,7 @@ import threading
 from xxhash import xxh3_64_intdigest
 
 from strandline.errors import Invalid, TooLarge, TopicExists, UnknownTopic
+from strandline.lake.lake import Lake
 from strandline.record import check_topic_name
 from strandline.settings import LimitSettings, TopicConfig
 from strandline.topic.append import set_fast_lane
@@ -22,8 +23,11 @@ from strandline.wal.shard import Shard
 class Catalog:
     """Every topic of a store. Safe from many threads once the shards are attached."""
 
-    def __init__(self, limits: LimitSettings) -> None:
+    def __init__(self, limits: LimitSettings, lake: Lake | None = None) -> None:
         self._limits = limits
+        self.lake = lake
+        self.lake_trash: set[int] = set()
+        """Topics that were deleted and whose lake files still have to go."""
         self._by_name: dict[str, TopicState] = {}
         self._by_id: dict[int, TopicState] = {}
         self._lock = threading.Lock()
@@ -98,7 +102,8 @@ class Catalog:
         return True
 
     def add(self, state: TopicState) -> None:
-        """Take in a topic found by recovery."""
+        """Take in a topic that was made, or found by recovery."""
+        state.lake = self.lake
         self._by_name[state.name] = state
         self._by_id[state.id] = state
         self.next_topic_id = max(self.next_topic_id, state.id + 1)
@@ -121,6 +126,8 @@ class Catalog:
         state = self._by_id.pop(topic_id, None)
         if state is not None:
             self._by_name.pop(state.name, None)
+            if state.cold is not None:
+                self.lake_trash.add(topic_id)
             state.dropped = True
             state.fast_until = 0
             state.wake()

@@ -14,17 +14,19 @@ import numpy as np
 from pyroaring import BitMap64
 
 from strandline.errors import Invalid
+from strandline.lake.cold import Cold
 from strandline.topic.pieces import Pieces
 from strandline.topic.state import Run, TopicState
 from strandline.wal import block, control
 
 
-def find_tagged(state: TopicState, match: str, before: int) -> BitMap64:
-    """Live seqs below a seq whose tag is the match, or begins with it when it ends in ``*``."""
-    if not match or "*" in match[:-1]:
-        raise Invalid(f"cannot match {match!r}: give a tag, or its beginning with one * at the end")
-    wanted = _Matcher(match)
-    found = BitMap64()
+def find_tagged(state: TopicState, match: str, before: int, cold_seqs: BitMap64) -> BitMap64:
+    """Live seqs below a seq whose tag is the match, or begins with it when it ends in ``*``.
+
+    Those in the lake have been found before, by ``find_tagged_cold``.
+    """
+    wanted = _matcher(match)
+    found = cold_seqs.copy()
     for tag, seqs in list((state.tags or {}).items()):
         if wanted(tag):
             found.update(list(seqs))
@@ -33,6 +35,24 @@ def find_tagged(state: TopicState, match: str, before: int) -> BitMap64:
     found &= BitMap64(range(state.floor, max(state.floor, min(before, state.head_seq + 1))))
     if state.deleted:
         found -= state.deleted
+    return found
+
+
+def find_tagged_cold(state: TopicState, cold: Cold | None, match: str) -> BitMap64:
+    """Seqs of the lake with such a tag, deleted or not. Reads files; no lock held."""
+    found = BitMap64()
+    if cold is None or state.lake is None:
+        return found
+    wanted = _matcher(match)
+    floor = state.floor
+    for place in range(len(cold)):
+        if cold.lasts[place] < floor:
+            continue
+        for zone in state.lake.zones(state.id, cold, place):
+            tags = zone.column(block.TAG)
+            if tags is not None:
+                rows = [row for row, tag in enumerate(tags.to_pylist()) if wanted(tag)]
+                found.update(zone.first_seq + row for row in rows)
     return found
 
 
@@ -72,13 +92,20 @@ def apply_delete(state: TopicState, hit: Hit) -> None:
 def payload_of(pieces: Pieces, seqs: BitMap64) -> int:
     """Payload bytes of these records."""
     total = 0
-    remaining = seqs
+    remaining = seqs.copy()
+    remaining.remove_range(0, pieces.hot_seq)  # a cold file counts until it leaves
     while remaining:
-        first, sizes = pieces.sizes(remaining.min())
+        first, sizes = pieces.all_sizes(remaining.min())
         span = BitMap64(range(first, first + len(sizes)))
         total += int(sizes[np.array(list(remaining & span), dtype="<i8") - first].sum())
         remaining = remaining - span
     return total
+
+
+def _matcher(match: str) -> _Matcher:
+    if not match or "*" in match[:-1]:
+        raise Invalid(f"cannot match {match!r}: give a tag, or its beginning with one * at the end")
+    return _Matcher(match)
 
 
 class _Matcher:

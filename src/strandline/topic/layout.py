@@ -8,6 +8,8 @@ meta/checkpoint-N.bin       roots, the two newest
 wal/shard-NN/wal-LSN.log    the log
 segments/shared/N.seg       segments of many topics
 segments/ID/SEQ-N.seg       segments of one topic
+lake/                       older history as Parquet, unless the lake is elsewhere
+spool/                      files on their way into the lake
 quarantine/                 files that nothing refers to, kept for two checkpoints
 damaged/                    files that a repair took out of use, kept for good
 """
@@ -32,6 +34,8 @@ class Layout:
         self.meta = f"{directory}/meta"
         self.wal = f"{directory}/wal"
         self.segments = f"{directory}/segments"
+        self.lake = f"{directory}/lake"
+        self.spool = f"{directory}/spool"
         self.quarantine = f"{directory}/quarantine"
         self.damaged = f"{directory}/damaged"
 

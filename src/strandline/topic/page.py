@@ -12,21 +12,12 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from strandline.lake.columns import SCHEMA
+from strandline.lake.zone import Zone
 from strandline.record import Record, Tombstone
 from strandline.wal import block
 from strandline.wal.block import Block
 
-SCHEMA = pa.schema(
-    [
-        pa.field("seq", pa.uint64(), nullable=False),
-        pa.field("ts", pa.timestamp("us", tz="UTC"), nullable=False),
-        pa.field("key", pa.binary()),
-        pa.field("tag", pa.string()),
-        pa.field("node", pa.string()),
-        pa.field("meta", pa.binary()),
-        pa.field("data", pa.binary(), nullable=False),
-    ]
-)
 _FIELDS = (block.KEY, block.TAG, block.NODE, block.META)
 
 Row = tuple[int, int, Sequence[bytes | None], bytes]
@@ -39,7 +30,7 @@ class Slice:
     __slots__ = ("_chosen", "_first", "_next", "block")
 
     def __init__(
-        self, source: Block, first: int, following: int, chosen: np.ndarray | None
+        self, source: Block | Zone, first: int, following: int, chosen: np.ndarray | None
     ) -> None:
         self.block = source
         self._first = first
@@ -173,17 +164,23 @@ class Page:
 
     def arrow(self) -> pa.Table:
         """The page as columns: seq, ts, key, tag, node, meta, data."""
-        if not self._parts:
-            return SCHEMA.empty_table()
-        slices = [part if isinstance(part, Slice) else RowSlice(part) for part in self._parts]
-        columns: list[pa.Array | pa.ChunkedArray] = [
-            _fixed(SCHEMA.types[0], _joined([part.seqs() for part in slices])),
-            _fixed(SCHEMA.types[1], _joined([part.stamps() for part in slices])),
-        ]
-        for field, kind in zip(_FIELDS, SCHEMA.types[2:6], strict=True):
-            columns.append(_field_of_all(slices, field, kind))
-        columns.append(pa.chunked_array([part.data() for part in slices]))
-        return pa.Table.from_arrays(columns, schema=SCHEMA)
+        return table_of(
+            [part if isinstance(part, Slice) else RowSlice(part) for part in self._parts]
+        )
+
+
+def table_of(slices: Sequence[Slice | RowSlice]) -> pa.Table:
+    """The rows of these slices as columns, payloads not copied."""
+    if not slices:
+        return SCHEMA.empty_table()
+    columns: list[pa.Array | pa.ChunkedArray] = [
+        _fixed(SCHEMA.types[0], _joined([part.seqs() for part in slices])),
+        _fixed(SCHEMA.types[1], _joined([part.stamps() for part in slices])),
+    ]
+    for field, kind in zip(_FIELDS, SCHEMA.types[2:6], strict=True):
+        columns.append(_field_of_all(slices, field, kind))
+    columns.append(pa.chunked_array([part.data() for part in slices]))
+    return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
 def _record(row: Row) -> Record:

@@ -1,7 +1,8 @@
-"""Finds the piece of a topic that holds a seq: a block of a segment, a WAL frame, rows in memory.
+"""Finds the piece of a topic that holds a seq, be it in memory, log, segments or lake.
 
-This is the one place that knows the order in which the three places are asked (``topic/state.py``
-says why it is safe without a lock). A piece whose file has gone meanwhile is found again.
+A piece is rows in memory, a frame of the WAL, a block of a segment or a zone of a lake file. This
+is the one place that knows the order in which they are asked (``topic/state.py`` says why it is
+safe without a lock). A piece whose file has gone meanwhile is found again.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from pyroaring import BitMap64
 
 from strandline.errors import Closed, Corrupt, StrandlineError, Unavailable
+from strandline.lake.zone import Zone
 from strandline.topic.memory import Row
 from strandline.topic.state import Run, TopicState, spans
 from strandline.wal.block import Block
@@ -24,8 +26,8 @@ from strandline.wal.reader import Reader
 _TRIES = 8  # a checkpoint can take a WAL file away under a reader, hardly eight times in a row
 _KIND = 7
 
-Piece = Block | tuple[int, list[Row]]
-"""A block, or the first seq and the rows."""
+Piece = Block | Zone | tuple[int, list[Row]]
+"""A block or a zone, which look alike, or the first seq and the rows."""
 
 
 class Listed(msgspec.Struct, frozen=True, gc=False):
@@ -44,6 +46,10 @@ class Pieces:
         self._state = state
         self._make_reader = reader
         self._reader = reader()
+
+    @property
+    def hot_seq(self) -> int:
+        return self._state.hot_seq
 
     def at(self, seq: int) -> Piece:
         """The piece that holds a seq, which must not lie in a gap; LookupError when none does."""
@@ -85,9 +91,12 @@ class Pieces:
         return found
 
     def payload_between(self, first_seq: int, next_seq: int) -> int:
-        """Payload bytes of the live records from one seq up to another."""
+        """Payload bytes of the live records from a seq up to another, cold ones by whole files."""
         total = 0
-        for low, last_seq in spans(self._state, first_seq):
+        state, hot_seq = self._state, self._state.hot_seq
+        if state.cold is not None and first_seq < hot_seq:
+            total += state.cold.payload_below(first_seq, min(next_seq, hot_seq))
+        for low, last_seq in spans(state, max(first_seq, hot_seq)):
             seq = low
             while seq <= min(last_seq, next_seq - 1):
                 first, sizes = self.sizes(seq)
@@ -97,7 +106,17 @@ class Pieces:
         return total
 
     def sizes(self, seq: int) -> tuple[int, np.ndarray]:
-        """First seq and payload sizes of the piece that holds a seq; a deleted record counts 0.
+        """First seq and payload sizes of the piece that holds a seq; a deleted record counts 0."""
+        first, sizes = self.all_sizes(seq)
+        deleted = self._state.deleted
+        if deleted and deleted.range_cardinality(first, first + len(sizes)):
+            gone = deleted & BitMap64(range(first, first + len(sizes)))
+            sizes = sizes.copy()
+            sizes[np.array(list(gone), dtype="<i8") - first] = 0
+        return first, sizes
+
+    def all_sizes(self, seq: int) -> tuple[int, np.ndarray]:
+        """The same with deleted records as long as they still have bytes.
 
         Records that cannot be read have the average size of their block: damage must not keep a
         topic from being trimmed.
@@ -106,16 +125,11 @@ class Pieces:
         if isinstance(piece, Listed):
             first = piece.first_seq
             sizes = np.full(piece.count, piece.payload_size // piece.count, dtype="<i8")
-        elif isinstance(piece, Block):
-            first, sizes = piece.first_seq, piece.sizes()
-        else:
+        elif isinstance(piece, tuple):
             first = piece[0]
             sizes = np.array([row_size(row) for row in piece[1]], dtype="<i8")
-        deleted = self._state.deleted
-        if deleted and deleted.range_cardinality(first, first + len(sizes)):
-            gone = deleted & BitMap64(range(first, first + len(sizes)))
-            sizes = sizes.copy()
-            sizes[np.array(list(gone), dtype="<i8") - first] = 0
+        else:
+            first, sizes = piece.first_seq, piece.sizes()
         return first, sizes
 
     def stamps(self, seq: int) -> tuple[int, np.ndarray]:
@@ -123,15 +137,18 @@ class Pieces:
         piece = self._readable(seq)
         if isinstance(piece, Listed):
             return piece.first_seq, np.full(piece.count, piece.ts_max, dtype="<i8")
-        if isinstance(piece, Block):
-            return piece.first_seq, piece.stamps()
-        return piece[0], np.array([row[0] for row in piece[1]], dtype="<i8")
+        if isinstance(piece, tuple):
+            return piece[0], np.array([row[0] for row in piece[1]], dtype="<i8")
+        return piece.first_seq, piece.stamps()
 
     def newest_in_segment(self, seq: int) -> tuple[int, int] | None:
-        """Last seq and newest ts of a seq's block, from the index alone; None outside segments."""
+        """Last seq and newest ts of a seq's block or zone, by the index alone; None in the log."""
         run = self._run(seq)
         if run is None:
-            return None
+            cold, lake = self._state.cold, self._state.lake
+            if cold is None or lake is None or cold.find(seq) < 0:
+                return None
+            return lake.newest(self._state.id, cold, seq)
         listed = _listed(run, seq)
         return listed.first_seq + listed.count - 1, listed.ts_max
 
@@ -171,6 +188,8 @@ class Pieces:
             _, _, fields, data, ts = self._reader.single(location)
             return tail.firsts[place], [(ts, fields, data)]
         run = self._run(seq)
+        if run is None and state.cold is not None and state.lake is not None:
+            return state.lake.zone(state.id, state.cold, seq)
         if run is None or seq > run.last_seq:
             raise LookupError(seq)
         found = run.segment.block(run.find(seq))

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from strandline.errors import Corrupt
+from strandline.lake.zone import Zone
 from strandline.record import Tombstone
 from strandline.topic.memory import Row as MemoryRow
 from strandline.topic.page import Page, Row, Slice
@@ -23,6 +24,15 @@ from strandline.wal.block import Block
 from strandline.wal.reader import Reader
 
 _SINGLES_MAX = 512
+NO_CUTOFF = -(1 << 62)
+
+
+class Expired(Exception):
+    """Records below this seq are over by their ttl: raise the floor, then read again."""
+
+    def __init__(self, floor: int) -> None:
+        super().__init__(floor)
+        self.floor = floor
 
 
 def read_page(
@@ -34,11 +44,19 @@ def read_page(
     size_max: int,
     skip_node: str | None,
     epoch: int | None,
+    cutoff: int = NO_CUTOFF,
 ) -> Page:
-    """One page. Floors must have been brought up to date before."""
+    """One page. Floors must have been brought up to date before; see ``Expired`` for the lake's."""
     head = state.head_seq
     tombstone, start = _entrance(state, after, head, epoch)
-    gatherer = _Gatherer(state, Pieces(state, reader), limit, size_max, skip_node)
+    gatherer = _Gatherer(
+        state,
+        Pieces(state, reader),
+        limit=limit,
+        size_max=size_max,
+        skip_node=skip_node,
+        cutoff=cutoff,
+    )
     seq = start
     while seq <= head:
         gap = state.gap_at(seq)
@@ -58,6 +76,10 @@ def read_page(
             if gatherer.count:
                 break
             tombstone, seq = _entrance(state, seq - 1, head, epoch)
+        except Expired:
+            if not gatherer.count:
+                raise
+            break
         if gatherer.full:
             break
     return Page(
@@ -99,7 +121,14 @@ class _Gatherer:
     """Collects rows until the page is full."""
 
     def __init__(
-        self, state: TopicState, pieces: Pieces, limit: int, size_max: int, skip_node: str | None
+        self,
+        state: TopicState,
+        pieces: Pieces,
+        *,
+        limit: int,
+        size_max: int,
+        skip_node: str | None,
+        cutoff: int,
     ) -> None:
         self.parts: list[Slice | list[Row]] = []
         self.count = 0
@@ -109,6 +138,7 @@ class _Gatherer:
         self._limit = limit
         self._size_max = size_max
         self._skip_node = skip_node
+        self._cutoff = cutoff
 
     @property
     def full(self) -> bool:
@@ -120,9 +150,17 @@ class _Gatherer:
         if rows:
             return self._take_rows(seq, rows, seq, last_seq)
         piece = self._pieces.at(seq)
-        if isinstance(piece, Block):
-            return self._take_block(piece, seq, last_seq)
-        return self._take_rows(*piece, seq, last_seq)
+        if isinstance(piece, tuple):
+            return self._take_rows(*piece, seq, last_seq)
+        if isinstance(piece, Zone):
+            self._refuse_expired(piece, seq)
+        return self._take_block(piece, seq, last_seq)
+
+    def _refuse_expired(self, zone: Zone, seq: int) -> None:
+        """The ttl takes whole files of the lake; which rows of one are over shows only here."""
+        over = zone.first_seq + int(np.searchsorted(zone.stamps(), np.int64(self._cutoff)))
+        if seq < over:
+            raise Expired(over)
 
     def _take_rows(
         self,
@@ -154,7 +192,7 @@ class _Gatherer:
             self.parts.append(part)
         self.count += len(part)
 
-    def _take_block(self, source: Block, seq: int, last_seq: int) -> int:
+    def _take_block(self, source: Block | Zone, seq: int, last_seq: int) -> int:
         first = seq - source.first_seq
         following = min(source.count, last_seq - source.first_seq + 1)
         chosen = self._chosen(source, first, following)
@@ -171,11 +209,11 @@ class _Gatherer:
             self._size += len(part) * (source.payload_size // source.count)
         return int(source.first_seq + following)
 
-    def _rows_for_size(self, source: Block) -> int:
+    def _rows_for_size(self, source: Block | Zone) -> int:
         average = max(1, source.payload_size // source.count)
         return int(max(1, -(-(self._size_max - self._size) // average)))
 
-    def _chosen(self, source: Block, first: int, following: int) -> np.ndarray | None:
+    def _chosen(self, source: Block | Zone, first: int, following: int) -> np.ndarray | None:
         """The rows that pass the filters, None when all do."""
         keep: np.ndarray | None = None
         low, high = source.first_seq + first, source.first_seq + following

@@ -13,6 +13,7 @@ from pyroaring import BitMap64
 
 from strandline.env.disk import Disk
 from strandline.errors import Corrupt, Unavailable
+from strandline.lake.lake import Lake
 from strandline.segment.codec import SHARED
 from strandline.segment.library import Library
 from strandline.segment.reader import Segment
@@ -39,9 +40,16 @@ Progress = Callable[[str, int, int], None]
 class Recovered:
     """A store in memory, as its files say. Owned by whoever opened it."""
 
-    def __init__(self, disk: Disk, layout: Layout, store_id: bytes, settings: Settings) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        layout: Layout,
+        store_id: bytes,
+        settings: Settings,
+        lake: Lake | None = None,
+    ) -> None:
         self.store_id = store_id
-        self.catalog = Catalog(settings.limits)
+        self.catalog = Catalog(settings.limits, lake)
         self.library = Library(
             disk,
             layout.segments,
@@ -87,9 +95,10 @@ def recover(
     tolerate: bool = False,
     progress: Progress = lambda what, done, total: None,
     root: Root | None = None,
+    lake: Lake | None = None,
 ) -> Recovered:
     """Read everything that is needed to serve the store, from a given root or the newest."""
-    found = Recovered(disk, layout, store_id, settings)
+    found = Recovered(disk, layout, store_id, settings, lake)
     try:
         if root is None:
             found.root, found.complaints = root_file.load(disk, layout.meta, store_id)
@@ -106,7 +115,13 @@ def recover(
 
 
 def recover_beside_writer(
-    disk: Disk, layout: Layout, store_id: bytes, settings: Settings, *, progress: Progress
+    disk: Disk,
+    layout: Layout,
+    store_id: bytes,
+    settings: Settings,
+    *,
+    progress: Progress,
+    lake: Lake | None = None,
 ) -> Recovered:
     """The same for a reader, while a writer's checkpoints may take files away.
 
@@ -116,7 +131,9 @@ def recover_beside_writer(
     for _ in range(_TRIES):
         before = _newest(disk, layout)
         try:
-            found = recover(disk, layout, store_id, settings, tolerate=True, progress=progress)
+            found = recover(
+                disk, layout, store_id, settings, tolerate=True, progress=progress, lake=lake
+            )
         except (FileNotFoundError, Corrupt):
             if _newest(disk, layout) == before:
                 raise
@@ -151,7 +168,7 @@ def _load_segments(found: Recovered, *, tolerate: bool, progress: Progress) -> N
     for topic_id, mine in runs.items():
         state = found.catalog.by_id(topic_id)
         if state is not None:
-            state.runs = current_runs(mine, state.floor)
+            state.runs = current_runs(mine, state.cold_next)
     if tolerate:
         for state in found.catalog.states():
             state.gaps = (*state.gaps, *uncovered(state))
@@ -174,7 +191,7 @@ def uncovered(state: TopicState) -> list[Gap]:
     """Seqs of a topic's checkpointed part that neither a run nor a gap accounts for."""
     found = []
     for low, last_seq in spans(state, state.floor):
-        seq = low
+        seq = max(low, state.cold_next)
         for run in state.runs:
             if run.last_seq < seq or run.first_seq > min(last_seq, state.tail.first_seq - 1):
                 continue
@@ -187,7 +204,7 @@ def uncovered(state: TopicState) -> list[Gap]:
 
 
 def current_runs(runs: list[Run], floor: int) -> tuple[Run, ...]:
-    """A topic's runs in order, without those in shared segments that have been sealed since.
+    """A topic's runs in order, without those in shared segments that have moved on since.
 
     A shared segment stays as long as any topic needs it, so it may hold what a topic has moved on
     from; every seq must be found in one run only.
@@ -198,6 +215,8 @@ def current_runs(runs: list[Run], floor: int) -> tuple[Run, ...]:
     for run in ordered:
         if run.segment.info.topic_id == SHARED:
             first_seq = max(run.first_seq, floor)
+            if first_seq > run.last_seq:
+                continue
             place = bisect.bisect_right(own, first_seq, key=lambda other: other.first_seq) - 1
             if place >= 0 and run.last_seq <= own[place].last_seq:
                 continue

@@ -18,6 +18,7 @@ import msgspec
 from pyroaring import BitMap64
 
 from strandline.errors import Corrupt, NewerFormat
+from strandline.lake.cold import Cold
 from strandline.settings import TopicConfig
 from strandline.topic.catalog import Catalog
 from strandline.topic.deletes import apply_delete, hit_by
@@ -293,6 +294,7 @@ def state_of(entry: TopicEntry) -> TopicState:
     state.ceiling = state.ceiling_asked = entry.ceiling
     if entry.deleted:
         state.deleted = BitMap64.deserialize(entry.deleted)
+    state.cold = Cold.decode(entry.cold)
     state.gaps = tuple(Gap(gap.first_seq, gap.last_seq, gap.reason) for gap in entry.gaps)
     for key, first_seq, last_seq, until in entry.idempotency:
         state.idempotency = state.idempotency or {}
@@ -304,4 +306,5 @@ def load_topics(catalog: Catalog, root: Root) -> None:
     """Fill a catalog from a checkpoint."""
     for entry in root.topics:
         catalog.add(state_of(entry))
+    catalog.lake_trash.update(root.lake_trash)
     catalog.next_topic_id = max(catalog.next_topic_id, root.next_topic_id)

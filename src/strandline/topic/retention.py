@@ -8,6 +8,8 @@ function would not see again: a delete, an alteration, a step of the clock.
 
 from __future__ import annotations
 
+import bisect
+
 import numpy as np
 
 from strandline.topic.pieces import Pieces
@@ -81,6 +83,18 @@ def _bytes_floor(state: TopicState, pieces: Pieces, floor: int) -> int:
         excess -= pieces.payload_between(state.floor, floor)
     if excess <= 0:
         return 1
+    cold, hot_seq = state.cold, state.hot_seq
+    if cold is not None and floor < hot_seq:
+        # Cold records go by whole files: rather a little over the cap than records lost too early.
+        for place in range(bisect.bisect_left(cold.lasts, floor), len(cold)):
+            if cold.firsts[place] >= hot_seq:
+                break
+            if excess < cold.payloads[place]:
+                return max(floor, cold.firsts[place])
+            excess -= cold.payloads[place]
+        if excess <= 0:
+            return hot_seq
+        floor = hot_seq
     for low, last_seq in spans(state, floor):
         seq = low
         while seq <= last_seq:
@@ -100,6 +114,13 @@ def _ttl_floor(state: TopicState, pieces: Pieces, floor: int, now_us: int) -> in
     cutoff = now_us - ttl_us  # gone are the strictly older ones
     if state.last_ts < cutoff:
         return state.head_seq + 1
+    cold, hot_seq = state.cold, state.hot_seq
+    if cold is not None and floor < hot_seq:
+        # By whole files here; a reader that meets expired rows of one raises the floor exactly.
+        place = cold.reaching(cutoff, floor)
+        if place < len(cold) and cold.firsts[place] < hot_seq:
+            return max(floor, cold.firsts[place])
+        floor = hot_seq
     for low, last_seq in spans(state, floor):
         seq = low
         while seq <= last_seq:

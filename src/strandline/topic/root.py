@@ -21,6 +21,7 @@ from xxhash import xxh3_64_intdigest
 
 from strandline.env.disk import Disk
 from strandline.errors import Corrupt, NewerFormat
+from strandline.lake.cold import ColdEntry
 from strandline.segment.reader import SegmentInfo
 from strandline.settings import TopicConfig
 
@@ -57,6 +58,7 @@ class TopicEntry(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     deleted: bytes
     gaps: list[GapEntry]
     idempotency: list[tuple[bytes, int, int, int]]
+    cold: ColdEntry = ColdEntry()
 
 
 class ShardEntry(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
@@ -79,6 +81,8 @@ class Root(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     shards: list[ShardEntry]
     segments: list[SegmentInfo]
     topics: list[TopicEntry]
+    lake_trash: list[int] = []
+    """Topics that were deleted and whose lake files still have to go."""
 
     def replay_lsn(self, shard: int) -> int:
         return next((entry.replay_lsn for entry in self.shards if entry.shard == shard), 0)

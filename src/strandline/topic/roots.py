@@ -11,6 +11,7 @@ import bisect
 from collections.abc import Callable
 
 from strandline.env.disk import Disk
+from strandline.lake.cold import ColdEntry
 from strandline.segment.library import Library
 from strandline.topic import root as root_file
 from strandline.topic.catalog import Catalog
@@ -84,6 +85,7 @@ class Roots:
             ],
             segments=[library.segments[number].info for number in segments],
             topics=topics,
+            lake_trash=sorted(self._catalog.lake_trash),
         )
         path = root_file.path_of(self._directory, root.number)
         self._disk.durable_replace(path, root_file.encode(root))
@@ -194,6 +196,7 @@ def entry_of(state: TopicState, replay_lsns: dict[int, int], news: int) -> Topic
         deleted=state.deleted.serialize() if state.deleted else b"",
         gaps=[GapEntry(gap.first_seq, gap.last_seq, gap.reason) for gap in state.gaps],
         idempotency=[(key, *found) for key, found in (state.idempotency or {}).items()],
+        cold=state.cold.encode() if state.cold is not None else ColdEntry(),
     )
 
 

@@ -65,6 +65,12 @@ class Sealer:
             raise damaged[0]
         return changed
 
+    def let_go(self, topic_id: int, runs: set[Run]) -> None:
+        """Drop runs that the lake answers for now, with the files that nobody else needs."""
+        plan = _Changes()
+        plan.removed[topic_id] = runs
+        self._carry_out(plan)
+
     def _carry_out(self, plan: _Changes) -> bool:
         """Write a root of the store after the changes, then make them."""
         dead = self._dead_segments(plan)

@@ -1,15 +1,16 @@
 """What a store keeps in memory of one topic: floors, counts, and where its records are.
 
-Records live in up to three places, oldest first:
+Records live in up to four places, oldest first:
 
+    cold    files of the lake (``lake/cold.py``)
     runs    blocks in segments, one ``Run`` per segment that holds some of the topic
     tail    frames in the WAL, one entry per frame (a batch is one entry)
     memory  records that are not in any file: unflushed ``memory`` ones, all ``ephemeral`` ones
 
 A seq is in exactly one of them, except while a job moves records down; then it is in both for a
-moment. Readers take no lock: they look at ``memory`` first, then ``tail``, then ``runs``, and the
-mover fills the older place before it empties the newer one. Everything else changes only under the
-lock of the shard's writer.
+moment. Readers take no lock: they look at ``memory`` first, then ``tail``, ``runs`` and ``cold``,
+and the mover fills the older place before it empties the newer one. Everything else changes only
+under the lock of the shard's writer.
 
     1 <= evict_floor, delete_floor <= head_seq + 1 = next published seq <= next_seq (assigned)
 
@@ -28,6 +29,8 @@ from collections.abc import Iterator
 import numpy as np
 from pyroaring import BitMap64
 
+from strandline.lake.cold import Cold
+from strandline.lake.lake import Lake
 from strandline.segment.reader import Segment
 from strandline.settings import TopicConfig
 from strandline.topic.memory import MemoryTail
@@ -117,6 +120,7 @@ class TopicState:
         "ceiling_asked",
         "ceiling_at",
         "ceiling_step",
+        "cold",
         "config",
         "covered_payload",
         "created_us",
@@ -134,6 +138,7 @@ class TopicState:
         "head_seq",
         "id",
         "idempotency",
+        "lake",
         "last_ts",
         "memory",
         "name",
@@ -172,6 +177,8 @@ class TopicState:
         self.ceiling_step = FIRST_CEILING
         self.ceiling_at = 0
         self.fast_until = 0
+        self.cold: Cold | None = None
+        self.lake: Lake | None = None
         self.runs: tuple[Run, ...] = ()
         self.tail = TailIndex(1)
         self.memory: MemoryTail | None = None
@@ -188,6 +195,19 @@ class TopicState:
     def floor(self) -> int:
         """The first seq that is not gone for good."""
         return max(self.evict_floor, self.delete_floor)
+
+    @property
+    def hot_seq(self) -> int:
+        """The first seq that has a local copy; what lies below is in the lake only, or gone."""
+        if self.cold is None:
+            return 1
+        runs = self.runs
+        return runs[0].first_seq if runs else self.tail.first_seq
+
+    @property
+    def cold_next(self) -> int:
+        """The first seq that neither the floor nor the lake accounts for."""
+        return self.floor if self.cold is None else max(self.floor, self.cold.last_seq + 1)
 
     @property
     def live_payload(self) -> int:

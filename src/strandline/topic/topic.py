@@ -14,6 +14,7 @@ from typing import Unpack
 import msgspec
 import numpy as np
 import pyarrow as pa
+from pyroaring import BitMap64
 
 from strandline.env.clock import Clock
 from strandline.errors import Invalid, RecordsLost, TooLarge, UnknownTopic
@@ -32,7 +33,7 @@ from strandline.topic.batch import (
 )
 from strandline.topic.page import Page
 from strandline.topic.pieces import Pieces
-from strandline.topic.read import read_page
+from strandline.topic.read import NO_CUTOFF, Expired, read_page
 from strandline.topic.state import TopicState, spans
 from strandline.wal import control
 from strandline.wal.codec import NO_FIELDS
@@ -212,16 +213,21 @@ class Topic:
             raise TooLarge(f"limit is over page_records_max ({self._limits.page_records_max})")
         if node is not None and not isinstance(node, str):
             raise Invalid(f"node is text, not {type(node).__name__}")
-        self._look()
-        return read_page(
-            self._state,
-            self._reader,
-            after=after,
-            limit=limit,
-            size_max=size_max,
-            skip_node=node if self._state.config.dedupe_node else None,
-            epoch=epoch,
-        )
+        while True:
+            self._look()
+            try:
+                return read_page(
+                    self._state,
+                    self._reader,
+                    after=after,
+                    limit=limit,
+                    size_max=size_max,
+                    skip_node=node if self._state.config.dedupe_node else None,
+                    epoch=epoch,
+                    cutoff=self._cutoff(),
+                )
+            except Expired as found:
+                self._expire(found.floor)
 
     def cursor_at(self, ts: int) -> int:
         """The cursor from which a read gives the records of a time (microseconds) and later."""
@@ -230,7 +236,12 @@ class Topic:
         self._look()
         state = self._state
         pieces = Pieces(state, self._reader)
-        for low, last_seq in spans(state, state.floor):
+        start = state.floor
+        if state.cold is not None and start < state.hot_seq:
+            place = state.cold.reaching(ts, start)
+            skipped = state.cold.firsts[place] if place < len(state.cold) else state.hot_seq
+            start = max(start, skipped)
+        for low, last_seq in spans(state, start):
             seq = low
             while seq <= last_seq:
                 sealed = pieces.newest_in_segment(seq)
@@ -299,33 +310,43 @@ class Topic:
         if match is not None and not isinstance(match, str):
             raise Invalid(f"match is a tag, not {type(match).__name__}")
         state, shard = self._state, self._shard()
-        with shard.maintenance:
-            self._enforce(log=True)
-            count = state.live_count
-            pieces = Pieces(state, self._reader)
-            bound = state.head_seq + 1 if before is None else min(before, state.head_seq + 1)
-            if match is None:
-                message = control.RecordsDeleted(bound, b"")
-            else:
-                seqs = deletes.find_tagged(state, match, bound)
-                message = control.RecordsDeleted(0, seqs.serialize() if seqs else b"")
-            hit = deletes.hit_by(state, pieces, message)
-            shard.writer.acquire()
-            try:
-                self._alive()
-                self._flush(shard)
-                shard.writer.place_control(state.id, message)
-            finally:
-                shard.writer.release()
-            deletes.apply_delete(state, hit)
-            done = Deleted(
-                deleted=count - state.live_count,
-                earliest_seq=state.earliest_seq,
-                head_seq=state.head_seq,
-            )
+        while True:
+            # Looking into the lake may take long, so nobody waits for it behind a lock.
+            cold = None if match is None else state.cold
+            cold_seqs = deletes.find_tagged_cold(state, cold, match or "")
+            with shard.maintenance:
+                if cold is None or cold is state.cold:
+                    done = self._delete(before, match, cold_seqs)
+                    break
         if state.config.durability == "fsync":
             shard.committer.wait_synced(shard.writer.end_lsn)
         return done
+
+    def _delete(self, before: int | None, match: str | None, cold_seqs: BitMap64) -> Deleted:
+        """The same with the maintenance lock held."""
+        state, shard = self._state, self._shard()
+        self._enforce(log=True)
+        count = state.live_count
+        bound = state.head_seq + 1 if before is None else min(before, state.head_seq + 1)
+        if match is None:
+            message = control.RecordsDeleted(bound, b"")
+        else:
+            seqs = deletes.find_tagged(state, match, bound, cold_seqs)
+            message = control.RecordsDeleted(0, seqs.serialize() if seqs else b"")
+        hit = deletes.hit_by(state, Pieces(state, self._reader), message)
+        shard.writer.acquire()
+        try:
+            self._alive()
+            self._flush(shard)
+            shard.writer.place_control(state.id, message)
+        finally:
+            shard.writer.release()
+        deletes.apply_delete(state, hit)
+        return Deleted(
+            deleted=count - state.live_count,
+            earliest_seq=state.earliest_seq,
+            head_seq=state.head_seq,
+        )
 
     def alter(self, **options: object) -> TopicConfig:
         """Change the configuration from here on; what the old one evicted stays evicted."""
@@ -381,6 +402,19 @@ class Topic:
         with self._shard().maintenance:
             self._enforce(log=True)
 
+    def _cutoff(self) -> int:
+        """The time before which records are over by their ttl."""
+        ttl_ms = self._state.config.ttl_ms
+        return self._now() - ttl_ms * 1000 if ttl_ms else NO_CUTOFF
+
+    def _now(self) -> int:
+        return max(self._clock.now_us(), self._state.last_ts)
+
+    def _expire(self, floor: int) -> None:
+        shard = self._shard_or_none
+        with contextlib.nullcontext() if shard is None else shard.maintenance:
+            retention.raise_floor(self._state, Pieces(self._state, self._reader), floor, "ttl")
+
     def _look(self) -> None:
         """Bring the floors up to date before somebody sees them."""
         if self._state.dropped:
@@ -395,10 +429,11 @@ class Topic:
 
     def _enforce(self, *, log: bool) -> None:
         state = self._state
-        if (retention.is_limited(state) and state.config.discard == "old") or state.config.ttl_ms:
-            now_us = max(self._clock.now_us(), state.last_ts)
-            if retention.enforce(state, Pieces(state, self._reader), now_us):
-                self._shrink_memory()
+        takes = (
+            retention.is_limited(state) and state.config.discard == "old"
+        ) or state.config.ttl_ms
+        if takes and retention.enforce(state, Pieces(state, self._reader), self._now()):
+            self._shrink_memory()
         shard = self._shard_or_none
         if log and state.evict_floor > state.evict_logged and shard is not None:
             message = control.Evicted(state.evict_floor, state.evict_reason)

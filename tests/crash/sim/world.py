@@ -33,6 +33,7 @@ from strandline.settings import SegmentSettings, Settings, SpaceSettings, WalSet
 from strandline.store import Store
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
+from strandline.testing.sim_objects import SimObjects
 from strandline.topic.topic import Topic
 from tests.crash.sim.lineage import Entry, Lineage, Version
 
@@ -90,8 +91,12 @@ def read_store(store: Store) -> dict[str, Found]:
 class World:
     """A store on a simulated disk, with a model of every topic. Single-threaded."""
 
-    def __init__(self, seed: int, *, options: Settings | None = None) -> None:
+    def __init__(
+        self, seed: int, *, options: Settings | None = None, objects: SimObjects | None = None
+    ) -> None:
+        """Without objects the lake is a folder of the simulated disk, and crashes with it."""
         self.seed = seed
+        self.objects = objects
         self.rng = random.Random(seed)
         self.disk = SimDisk(seed=seed)
         self.clock = SimClock()
@@ -110,6 +115,7 @@ class World:
             disk=disk,
             clock=self.clock,
             settings=options or self.settings,
+            objects=self.objects,
             start_jobs=False,
         )
 
@@ -201,6 +207,10 @@ class World:
     def checkpoint(self) -> None:
         self.store.checkpoint()
         self._all_durable()
+
+    def relocate(self) -> None:
+        """Move what is due into the lake."""
+        self.store.relocate()
 
     def reopen(self, options: Settings | None = None) -> None:
         """A clean close, and the next opening."""

@@ -1,0 +1,1 @@
+"""3 cold: Parquet files listed by numbered manifests. entry, writer, reader, zone, manifest."""

@@ -1,0 +1,152 @@
+"""The cold part of a topic as the store keeps it: which lake files answer for which seqs.
+
+A projection of one manifest, small enough to live in every checkpoint (80 bytes a file), so that
+opening a store, routing a read and applying retention ask the object store nothing. Immutable: a
+new manifest makes a new one.
+
+Payload is counted by whole files: a file counts in full until it leaves. What was deleted or fell
+below the floor while the rows were still local has been counted there already, which is why
+``payloads`` may be less than the manifest says.
+"""
+
+from __future__ import annotations
+
+import bisect
+from array import array
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from strandline.lake.entry import LakeFile
+
+_CONTENT_DIGITS = 16
+
+
+class ColdEntry(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """A topic's cold part as a checkpoint keeps it: columns of little-endian 8-byte numbers."""
+
+    manifest: int = 0
+    firsts: bytes = b""
+    lasts: bytes = b""
+    contents: bytes = b""
+    sizes: bytes = b""
+    rows: bytes = b""
+    payloads: bytes = b""
+    ts_mins: bytes = b""
+    ts_maxs: bytes = b""
+    tail_offsets: bytes = b""
+    tail_checksums: bytes = b""
+
+
+_COLUMNS = ColdEntry.__struct_fields__[1:]
+_SIGNED = frozenset({"ts_mins", "ts_maxs"})
+
+
+class ColdFile(msgspec.Struct, frozen=True, kw_only=True):
+    """What is needed to read one file."""
+
+    first_seq: int
+    last_seq: int
+    content: int
+    size: int
+    tail_offset: int
+    tail_checksum: int
+
+    def name(self) -> str:
+        return f"{self.first_seq:020d}-{self.last_seq:020d}-{self.content:016x}.parquet"
+
+
+class Cold:
+    """Files of one topic by seq. Immutable; safe from many threads."""
+
+    __slots__ = ("manifest", *_COLUMNS)
+
+    firsts: array[int]
+    lasts: array[int]
+    contents: array[int]
+    sizes: array[int]
+    rows: array[int]
+    payloads: array[int]
+    ts_mins: array[int]
+    ts_maxs: array[int]
+    tail_offsets: array[int]
+    tail_checksums: array[int]
+
+    def __init__(self, manifest: int) -> None:
+        self.manifest = manifest
+        for name in _COLUMNS:
+            setattr(self, name, array("q" if name in _SIGNED else "Q"))
+
+    @classmethod
+    def of_files(
+        cls, manifest: int, files: Iterable[LakeFile], payloads: Mapping[int, int]
+    ) -> Cold:
+        """The files of a manifest; payloads by content where they are known to be less."""
+        made = cls(manifest)
+        for file in files:
+            content = int(file.content[:_CONTENT_DIGITS], 16)
+            made.firsts.append(file.first_seq)
+            made.lasts.append(file.last_seq)
+            made.contents.append(content)
+            made.sizes.append(file.size)
+            made.rows.append(file.rows)
+            made.payloads.append(payloads.get(content, file.payload))
+            made.ts_mins.append(file.ts_min)
+            # Stamps never decrease, and a search relies on it: a file without rows has none.
+            before = made.ts_maxs[-1] if made.ts_maxs else file.ts_max
+            made.ts_maxs.append(file.ts_max if file.rows else before)
+            made.tail_offsets.append(file.tail_offset)
+            made.tail_checksums.append(file.tail_checksum)
+        return made
+
+    @classmethod
+    def decode(cls, entry: ColdEntry) -> Cold | None:
+        """What a checkpoint kept, None when the topic has no cold part."""
+        if not entry.manifest:
+            return None
+        made = cls(entry.manifest)
+        for name in _COLUMNS:
+            getattr(made, name).frombytes(getattr(entry, name))
+        return made
+
+    def encode(self) -> ColdEntry:
+        columns = {name: getattr(self, name).tobytes() for name in _COLUMNS}
+        return ColdEntry(manifest=self.manifest, **columns)
+
+    def __len__(self) -> int:
+        return len(self.firsts)
+
+    @property
+    def last_seq(self) -> int:
+        """The last seq that the lake answers for, 0 when it is empty."""
+        return self.lasts[-1] if self.lasts else 0
+
+    def find(self, seq: int) -> int:
+        """The place of the file that answers for a seq, -1 when none does."""
+        place = bisect.bisect_right(self.firsts, seq) - 1
+        return place if place >= 0 and seq <= self.lasts[place] else -1
+
+    def file(self, place: int) -> ColdFile:
+        return ColdFile(
+            first_seq=self.firsts[place],
+            last_seq=self.lasts[place],
+            content=self.contents[place],
+            size=self.sizes[place],
+            tail_offset=self.tail_offsets[place],
+            tail_checksum=self.tail_checksums[place],
+        )
+
+    def known_payloads(self) -> dict[int, int]:
+        """Payload by content, to be carried over to the next manifest's projection."""
+        return dict(zip(self.contents, self.payloads, strict=True))
+
+    def payload_below(self, old_floor: int, new_floor: int) -> int:
+        """Payload of the files that leave when the floor rises: all of a file or nothing."""
+        first = bisect.bisect_left(self.lasts, old_floor)
+        following = bisect.bisect_left(self.lasts, new_floor)
+        return sum(self.payloads[first:following])
+
+    def reaching(self, ts: int, seq: int) -> int:
+        """The first place at or behind a seq whose file holds this time or a later one."""
+        start = bisect.bisect_left(self.lasts, seq)
+        return bisect.bisect_left(self.ts_maxs, ts, lo=start)

@@ -1,0 +1,168 @@
+"""Brings files into the lake: written to the spool, uploaded, read back, listed by a manifest.
+
+A file is in the lake when a manifest lists it, not before: what a crash leaves in the spool is
+removed at the next opening, and what it leaves in the object store is named by no manifest and is
+swept. Every attempt writes a file of its own name, because the attempt is part of its content.
+
+The first write after an opening asks three things of the object store: whether it keeps the promise
+that a name is given once, whether the lake is this store's, and for a new term.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from strandline.env.clock import Clock
+from strandline.env.disk import Disk
+from strandline.env.objects import Objects
+from strandline.env.probe import probe
+from strandline.errors import Corrupt
+from strandline.lake import keys, terms
+from strandline.lake.entry import LakeFile
+from strandline.lake.ledger import Change, Ledger
+from strandline.lake.manifest import Manifest
+from strandline.lake.reader import LakeFileReader
+from strandline.lake.sweep import Swept, sweep
+from strandline.lake.writer import LakeFileWriter
+from strandline.settings import LakeSettings
+
+
+class Intake:
+    """The writing side of a lake. Safe from many threads."""
+
+    def __init__(
+        self,
+        objects: Objects,
+        disk: Disk,
+        clock: Clock,
+        settings: LakeSettings,
+        *,
+        store_id: bytes,
+        spool: str,
+        doubted: bool = True,
+    ) -> None:
+        """``doubted`` stores are probed; a folder of our own making is not."""
+        self._objects = objects
+        self._disk = disk
+        self._clock = clock
+        self._settings = settings
+        self._store_id = store_id
+        self._spool = spool
+        self._doubted = doubted
+        self._ledgers: dict[int, Ledger] = {}
+        self._term = 0
+        self._beginning = threading.Lock()
+
+    def empty_spool(self) -> None:
+        """Remove what a crash left there."""
+        for name in self._disk.list_dir(self._spool):
+            self._disk.remove(f"{self._spool}/{name}")
+
+    def newest(self, topic_id: int, *, name: str, epoch: int) -> Manifest:
+        """The newest manifest of a topic, which is made when there is none."""
+        return self._ledger(topic_id).create(name, epoch=epoch, term=self._our_term())
+
+    def load(self, topic_id: int) -> Manifest:
+        """The newest manifest of a topic that is in the lake."""
+        return self._ledger(topic_id).load()
+
+    def commit(self, topic_id: int, change: Change) -> Manifest:
+        return self._ledger(topic_id).commit(change, term=self._our_term())
+
+    def write(
+        self, topic_id: int, tables: Iterable[pa.Table], first_seq: int, last_seq: int
+    ) -> LakeFile:
+        """A new file with these rows, which answers for these seqs, in the store and verified."""
+        self._our_term()
+        attempt = self._disk.random_id().hex()
+        path = f"{self._spool}/{attempt}.parquet"
+        self._disk.make_dirs(self._spool)
+        file = self._write_spool(path, attempt, topic_id, tables, first_seq, last_seq)
+        try:
+            key = keys.data_key(topic_id, file.name())
+            spooled = self._disk.open_read(path)
+            try:
+                self._objects.put_file(key, spooled)
+            finally:
+                spooled.close()
+        finally:
+            self._disk.remove(path)
+        self._read_back(topic_id, file)
+        return file
+
+    def sweep(self, topic_id: int, *, orphans: bool = False) -> Swept:
+        """Delete what no retained manifest of a topic needs any more."""
+        return sweep(
+            self._ledger(topic_id),
+            now_us=self._clock.now_us(),
+            keep_s=self._settings.keep_s,
+            grace_s=self._settings.grace_s,
+            term=self._our_term(),
+            orphans=orphans,
+        )
+
+    def _write_spool(
+        self,
+        path: str,
+        attempt: str,
+        topic_id: int,
+        tables: Iterable[pa.Table],
+        first_seq: int,
+        last_seq: int,
+    ) -> LakeFile:
+        sink = self._disk.create(path)
+        writer = LakeFileWriter(
+            sink,
+            topic_id=topic_id,
+            store_id=self._store_id,
+            attempt=attempt,
+            zone_rows=self._settings.zone_rows,
+            zone_bytes=self._settings.zone_bytes,
+        )
+        try:
+            for table in tables:
+                writer.add(table)
+            file = writer.finish(first_seq, last_seq)
+            sink.commit()
+        finally:
+            writer.abandon()
+            sink.abandon()
+        return file
+
+    def _read_back(self, topic_id: int, file: LakeFile) -> None:
+        """The object store has the bytes that were written, and not only says so."""
+        key = keys.data_key(topic_id, file.name())
+
+        def fetch(start: int, length: int) -> bytes:
+            return self._objects.get_range(key, start, length)
+
+        if LakeFileReader(fetch, file, topic_id, key).content() != file.content:
+            self._objects.delete([key])
+            raise Corrupt(
+                "an uploaded file reads back as other bytes: the local copy stays, and the upload "
+                "is tried again",
+                path=f"{self._objects.name}/{key}",
+            )
+
+    def _ledger(self, topic_id: int) -> Ledger:
+        ledger = self._ledgers.get(topic_id)
+        if ledger is None:
+            ledger = Ledger(
+                self._objects, self._store_id, topic_id, self._clock, self._disk.random_id
+            )
+            ledger = self._ledgers.setdefault(topic_id, ledger)
+        return ledger
+
+    def _our_term(self) -> int:
+        with self._beginning:
+            if not self._term:
+                if self._doubted:
+                    probe(self._objects)
+                terms.check_identity(self._objects, self._store_id, self._clock)
+                self._term = terms.open_term(
+                    self._objects, self._store_id, self._clock, attempt=self._disk.random_id()
+                )
+            return self._term

@@ -1,0 +1,60 @@
+"""Finds a topic of the lake by its name.
+
+A marker is written behind a topic's first manifest and never deleted. So it is also the proof that
+a topic has been here, whatever a listing says: a lake that looks empty is not taken for a new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import msgspec
+
+from strandline.env.objects import Objects
+from strandline.errors import AlreadyThere, Corrupt, NotFound
+from strandline.lake import keys
+
+
+class Marker(msgspec.Struct, frozen=True):
+    """What a marker says. It is the same whoever writes it."""
+
+    name: str
+    topic_id: int
+
+
+def mark(objects: Objects, name: str, topic_id: int) -> None:
+    """Make the topic findable. Marking twice is fine."""
+    body = msgspec.json.encode(Marker(name, topic_id))
+    with contextlib.suppress(AlreadyThere):
+        objects.create(keys.name_key(name, topic_id), body)
+
+
+def is_marked(objects: Objects, name: str, topic_id: int) -> bool:
+    try:
+        objects.head(keys.name_key(name, topic_id))
+    except NotFound:
+        return False
+    return True
+
+
+def topics_named(objects: Objects, name: str) -> list[int]:
+    """Ids of the topics that have or had this name, in the order in which they were made."""
+    start = keys.name_start(name)
+    found = []
+    for info in objects.list(keys.NAMES, start_after=start):
+        if not info.key.startswith(start):
+            break
+        marker = _read(objects, info.key)
+        if marker.name == name:
+            found.append(marker.topic_id)
+    return found
+
+
+def _read(objects: Objects, key: str) -> Marker:
+    try:
+        marker = msgspec.json.decode(objects.get(key), type=Marker)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Corrupt(f"a topic's marker cannot be read ({error})", path=key) from error
+    if keys.name_key(marker.name, marker.topic_id) != key:
+        raise Corrupt("a topic's marker is not the one that belongs here", path=key)
+    return marker

@@ -1,0 +1,116 @@
+"""Whose lake this is, and which opening of that store may write to it.
+
+``store.json`` names the store and is written once. A term is taken by creating the next number in
+``terms/``: of two who try, one gets it. Numbers have no holes and are never deleted, so the holder
+of a term is still the newest as long as the number behind his own does not exist; no listing is
+needed to know that. Who sees a higher term stops for good (``Fenced``).
+
+A writer who has just looked may be overtaken before his commit arrives. That is harmless: whoever
+commits next finds it, and builds on it or fails (``ledger.py``); a newer term only says who has to
+give way.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from xxhash import xxh3_64_hexdigest
+
+from strandline.env.clock import Clock
+from strandline.env.objects import Objects
+from strandline.errors import AlreadyThere, Corrupt, Fenced, Invalid, NewerFormat, NotFound
+from strandline.lake import keys
+
+FORMAT = 1
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of ``store.json``: one line of JSON."""
+
+    format: int
+    store_id: str
+    created_us: int
+    checksum: str
+    """xxh3-64 of the line in which this is empty."""
+
+
+class Term(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of an object in ``terms/``: for people, and to know one's own again."""
+
+    store_id: str
+    term: int
+    opened_us: int
+    attempt: str
+
+
+def check_identity(objects: Objects, store_id: bytes, clock: Clock) -> None:
+    """Make the lake ours if it is nobody's; refuse another store's."""
+    told = identity_of(objects)
+    if told is None:
+        made = Identity(
+            format=FORMAT, store_id=store_id.hex(), created_us=clock.now_us(), checksum=""
+        )
+        body = msgspec.json.encode(msgspec.structs.replace(made, checksum=_checksum(made)))
+        try:
+            objects.create(keys.STORE, body)
+        except AlreadyThere:
+            told = identity_of(objects)
+        else:
+            return
+    if told != store_id:
+        other = told.hex() if told is not None else "another store"
+        raise Invalid(f"{objects.name} is the lake of store {other}: give this one its own place")
+
+
+def identity_of(objects: Objects) -> bytes | None:
+    """The id of the store that the lake belongs to, None when there is no lake."""
+    try:
+        data = objects.get(keys.STORE)
+    except NotFound:
+        return None
+    try:
+        identity = msgspec.json.decode(data, type=Identity)
+        store_id = bytes.fromhex(identity.store_id)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise Corrupt(f"the lake's identity cannot be read ({error})", path=keys.STORE) from error
+    if identity.checksum != _checksum(identity) or msgspec.json.encode(identity) != data:
+        raise Corrupt("the lake's identity fails its checksum", path=keys.STORE)
+    if identity.format != FORMAT:
+        raise NewerFormat(f"{objects.name} has lake format {identity.format}: upgrade to read it")
+    return store_id
+
+
+def open_term(objects: Objects, store_id: bytes, clock: Clock, *, attempt: bytes) -> int:
+    """Take a new term, above every other. ``attempt`` is random."""
+    newest = 0
+    while True:
+        for info in objects.list(keys.TERMS, start_after=keys.term_key(newest)):
+            newest = max(newest, keys.number_of(info.key) or 0)
+        mine = Term(
+            store_id=store_id.hex(),
+            term=newest + 1,
+            opened_us=clock.now_us(),
+            attempt=attempt.hex(),
+        )
+        try:
+            objects.create(keys.term_key(mine.term), msgspec.json.encode(mine), writer=mine.attempt)
+        except AlreadyThere:
+            newest = mine.term
+        else:
+            return mine.term
+
+
+def check_term(objects: Objects, term: int) -> None:
+    """Raise ``Fenced`` when a newer term was taken."""
+    try:
+        objects.head(keys.term_key(term + 1))
+    except NotFound:
+        return
+    raise fenced(objects, term)
+
+
+def fenced(objects: Objects, term: int) -> Fenced:
+    return Fenced(f"a newer opening of this store writes to {objects.name}: term {term} is over")
+
+
+def _checksum(identity: Identity) -> str:
+    return xxh3_64_hexdigest(msgspec.json.encode(msgspec.structs.replace(identity, checksum="")))
