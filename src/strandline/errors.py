@@ -4,15 +4,21 @@
     ├── Invalid            the request is wrong                    fix the call
     │   ├── UnknownTopic   no such topic                           create it, or check the name
     │   ├── TooLarge       a record, batch or field over a limit   split it, or raise the limit
-    │   └── NotAStore      the directory holds something else      name another directory
+    │   ├── NotAStore      the directory holds something else      name another directory
+    │   └── UnfitStore     an object store that cannot keep order  name another object store
+    ├── NotFound           there is no such object                 re-read what named it
     ├── Conflict           someone else wrote first                re-read, then retry
     │   ├── TopicExists    it exists with another configuration    alter it instead
-    │   └── TopicFull      a cap with discard="reject" is reached  delete records or raise the cap
+    │   ├── TopicFull      a cap with discard="reject" is reached  delete records or raise the cap
+    │   └── AlreadyThere   another writer's object has this name   read it, then decide
     ├── RecordsLost        a reader crossed a tombstone            go on behind the gap
     ├── Unavailable        the disk is failing or busy             retry later
     │   ├── DiskFull       no room for another write               free space; the store goes on
     │   ├── Locked         another process has the store           close it, or open read-only
-    │   └── Poisoned       a sync failed                           close and reopen the store
+    │   ├── Poisoned       a sync failed                           close and reopen the store
+    │   ├── Unreachable    the object store does not answer        retry later; it may have happened
+    │   ├── Denied         it refuses our credentials              set them, or their rights
+    │   └── NoBucket       the bucket does not exist               make it, or check the name
     ├── Closed             this handle is finished                 open a new one
     ├── NewerFormat        written by a newer Strandline           upgrade this installation
     └── Corrupt            stored bytes are not what we wrote      run ``strandline verify``
@@ -53,6 +59,18 @@ class NotAStore(Invalid):
     code = "not_a_store"
 
 
+class UnfitStore(Invalid):
+    """The object store breaks a rule that safety rests on. Name another one."""
+
+    code = "unfit_store"
+
+
+class NotFound(StrandlineError):
+    """There is no such object. Read again what named it: it may have been replaced."""
+
+    code = "not_found"
+
+
 class Conflict(StrandlineError):
     """Somebody else wrote first. Read again, then decide."""
 
@@ -69,6 +87,12 @@ class TopicFull(Conflict):
     """A cap with ``discard="reject"`` is reached. Nothing was appended."""
 
     code = "topic_full"
+
+
+class AlreadyThere(Conflict):
+    """Another writer's object has this name. Read it, then decide."""
+
+    code = "already_there"
 
 
 class RecordsLost(StrandlineError):
@@ -108,6 +132,25 @@ class Poisoned(Unavailable):
     """A sync failed, so nobody knows what reached the disk. Close and reopen the store."""
 
     code = "poisoned"
+
+
+class Unreachable(Unavailable):
+    """The object store did not answer, also not when asked again. A write may have happened: repeat
+    it with the same bytes to find out."""
+
+    code = "unreachable"
+
+
+class Denied(Unavailable):
+    """The object store refuses our credentials, or there are none. Set them, or their rights."""
+
+    code = "denied"
+
+
+class NoBucket(Unavailable):
+    """The bucket or container does not exist. Make it, or check its name and region."""
+
+    code = "no_bucket"
 
 
 class Closed(StrandlineError):

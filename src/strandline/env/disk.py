@@ -11,7 +11,8 @@ Rules that the rest of the code leans on:
   that has been open since before the writes, because Linux reports a lost page once, per open
   file. One failed ``sync`` says that nobody knows what is on disk: never sync that file again.
 - ``durable_replace`` and ``DurableFile.commit`` are the only ways to make a file appear with
-  content: write aside, sync the file, rename, sync the directory.
+  content: write aside, sync the file, rename, sync the directory. ``commit_new`` links instead of
+  renaming, so that of many writers of one name exactly one succeeds.
 - Reading is ``pread`` into fresh bytes, never a mapping: a truncated file must raise, not kill.
 
 ``strandline.testing.sim_disk.SimDisk`` implements the same protocol over simulated sectors.
@@ -101,6 +102,10 @@ class DurableFile(Protocol):
         """Sync the bytes, give the file its name, sync the directory, close."""
         ...
 
+    def commit_new(self) -> None:
+        """The same, but FileExistsError when the name is taken; ``abandon`` then."""
+        ...
+
     def abandon(self) -> None:
         """Close and remove what was written. Does nothing after ``commit``."""
         ...
@@ -152,10 +157,16 @@ class Disk(Protocol):
 
     def open_log(self, path: str) -> LogFile: ...
 
-    def create(self, path: str) -> DurableFile: ...
+    def create(self, path: str, *, aside: str | None = None) -> DurableFile:
+        """Begin a new file; until it is committed its bytes are in ``aside``."""
+        ...
 
     def durable_replace(self, path: str, content: Buffer) -> None:
         """Put new content in place of the old, or leave the old: a power loss makes no mix."""
+        ...
+
+    def modified_us(self, path: str) -> int:
+        """When the file was last written, in microseconds since 1970 UTC."""
         ...
 
     def rename(self, old: str, new: str) -> None:
@@ -238,9 +249,9 @@ class OsLogFile(OsFile):
 class OsDurableFile:
     """Bytes under a temporary name until ``commit``."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, aside: str | None = None) -> None:
         self._path = path
-        self._aside = path + ".tmp"
+        self._aside = aside or path + ".tmp"
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         self._fd = os.open(self._aside, flags, 0o600)
         self._size = 0
@@ -255,6 +266,12 @@ class OsDurableFile:
         os.replace(self._aside, self._path)
         _sync_dir(os.path.dirname(self._path))
         self._close()
+
+    def commit_new(self) -> None:
+        os.fsync(_open_fd(self._fd, self._path))
+        os.link(self._aside, self._path)
+        _sync_dir(os.path.dirname(self._path))
+        self.abandon()
 
     def abandon(self) -> None:
         if self._fd >= 0:
@@ -364,8 +381,8 @@ class OsDisk:
     def open_log(self, path: str) -> LogFile:
         return OsLogFile(path)
 
-    def create(self, path: str) -> DurableFile:
-        return OsDurableFile(path)
+    def create(self, path: str, *, aside: str | None = None) -> DurableFile:
+        return OsDurableFile(path, aside)
 
     def durable_replace(self, path: str, content: Buffer) -> None:
         file = OsDurableFile(path)
@@ -374,6 +391,9 @@ class OsDisk:
             file.commit()
         finally:
             file.abandon()
+
+    def modified_us(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1000
 
     def rename(self, old: str, new: str) -> None:
         os.replace(old, new)

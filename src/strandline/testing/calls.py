@@ -11,6 +11,7 @@ or fail between them:
     reserve          .write
     durable_replace  .write  .sync  .rename  .sync_dir
     commit                   .sync  .rename  .sync_dir
+    commit_new               .sync  .link    .sync_dir
 
 A bare name is the call itself: ``sync`` is the sync of a log file, ``write`` that of a log file or
 of a file being created, ``store`` a store into a mapping.
@@ -32,10 +33,12 @@ STEPS = {
     "reserve": ("write",),
     "durable_replace": ("write", "sync", "rename", "sync_dir"),
     "commit": ("sync", "rename", "sync_dir"),
+    "commit_new": ("sync", "link", "sync_dir"),
 }
 SINGLE = (
     "abandon",
     "commit",
+    "commit_new",
     "create",
     "durable_replace",
     "free_bytes",

@@ -244,9 +244,9 @@ class SimDisk:
         self._calls.enter("open_log", path)
         return SimLogFile(self._descriptor(path))
 
-    def create(self, path: str) -> DurableFile:
+    def create(self, path: str, *, aside: str | None = None) -> DurableFile:
         self._calls.enter("create", path)
-        return SimDurableFile(path, self._volume, self._calls)
+        return SimDurableFile(path, self._volume, self._calls, aside=aside)
 
     def durable_replace(self, path: str, content: Buffer) -> None:
         self._calls.enter("durable_replace", path)
@@ -257,6 +257,14 @@ class SimDisk:
         except OSError:
             file.abandon()
             raise
+
+    def modified_us(self, path: str) -> int:
+        """Always 1970: this disk has no clock."""
+        self._calls.enter("modified_us", path)
+        with self._calls.lock:
+            if self._volume.find(path) is None:
+                raise failure(codes.ENOENT, path)
+        return 0
 
     def rename(self, old: str, new: str) -> None:
         self._calls.enter("rename", old)

@@ -163,9 +163,11 @@ class SimDurableFile:
     taken here.
     """
 
-    def __init__(self, path: str, volume: Volume, calls: Calls, *, within: str = "") -> None:
+    def __init__(
+        self, path: str, volume: Volume, calls: Calls, *, within: str = "", aside: str | None = None
+    ) -> None:
         self._path = path
-        self._aside = Descriptor(path + ".tmp", Sectors(), volume, calls)
+        self._aside = Descriptor(aside or path + ".tmp", Sectors(), volume, calls)
         self._within = within
         self._size = 0
         self._open = True
@@ -191,6 +193,19 @@ class SimDurableFile:
             volume.move(self._aside.path, self._path)
         sync_parent(volume, calls, f"{call}.sync_dir", self._path)
         self._open = False
+
+    def commit_new(self) -> None:
+        self._check_open()
+        volume, calls = self._aside.volume, self._aside.calls
+        calls.enter("commit_new", self._path)
+        self._aside.sync("commit_new.sync")
+        calls.enter("commit_new.link", self._path)
+        with calls.lock:
+            if volume.find(self._path) is not None:
+                raise failure(errno.EEXIST, self._aside.path, self._path)
+            volume.link(self._path, self._aside.file)
+        sync_parent(volume, calls, "commit_new.sync_dir", self._path)
+        self.abandon()
 
     def abandon(self) -> None:
         if not self._open:

@@ -116,7 +116,7 @@ class Volume:
         self.pending = [change for index, change in enumerate(self.pending) if index not in kept]
 
     def used(self) -> int:
-        return sum(file.size for file in _files(self.root))
+        return sum(file.size for file in set(_files(self.root)))
 
     def fitting_size(self, file: Sectors, wanted: int) -> int:
         """How large the file can become, up to what is wanted."""

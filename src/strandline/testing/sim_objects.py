@@ -1,0 +1,317 @@
+"""An object store in memory that fails when told to: the ``Objects`` of ``env/objects.py``.
+
+    objects = SimObjects()
+    objects.fail("create", nth=2, how="after")    # stored, but the reply is lost
+    for n in range(1, calls + 1):                 # every call of a workload, in every way
+        objects = SimObjects(); objects.fail_at(n, "before")
+
+Every request passes one gate, as in ``calls.py``: it is counted, ``on_call(operation, key)`` runs
+without any lock held (it may block, cut the connection or raise), then connection, credentials and
+faults are looked at. Operations are ``create put put_file put_stream get get_ranges head list
+delete``; ``get_range`` is a ``get_ranges`` of one, a listing is a ``list`` per page. A ``create``
+that finds the name taken asks ``head`` and ``get`` as well, as the real one does.
+
+    how          what the caller gets         did it happen
+    before       Unreachable                  no
+    after        Unreachable                  yes: the reply is lost
+    denied       Denied                       no
+    flipped      one bit is another           yes
+    truncated    the last byte is missing     yes
+
+``Retrying(SimObjects(), settings)`` is a store with the patience of the real one.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from strandline.env.clock import Clock
+from strandline.env.disk import Buffer, ReadFile
+from strandline.env.objects import (
+    Created,
+    Info,
+    check_key,
+    check_prefix,
+    check_ranges,
+    check_writer,
+    chunks_of,
+    recognise,
+    too_short,
+)
+from strandline.errors import Denied, NotFound, Unreachable
+from strandline.testing.calls import ANY, Hook
+from strandline.testing.choices import Choices, Uniform
+
+How = Literal["before", "after", "denied", "flipped", "truncated"]
+Broken = Literal["no", "overwrites", "races"]
+READS = ("get", "get_ranges")
+OPERATIONS = ("create", "put", "put_file", "put_stream", *READS, "head", "list", "delete")
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """An object: its bytes, its place in the order of writes, and when."""
+
+    data: bytes
+    number: int
+    modified_us: int
+
+
+Snapshot: TypeAlias = dict[str, Stored]
+
+
+class ObjectFault:
+    """One planned failure. ``fired`` tells how often it has struck."""
+
+    def __init__(self, operation: str, nth: int, how: How, *, once: bool, contains: str) -> None:
+        self.how: How = how
+        self.fired = 0
+        self._operation = operation
+        self._nth = nth
+        self._once = once
+        self._contains = contains
+        self._seen = 0
+
+    def strikes(self, operation: str, key: str) -> bool:
+        """Count the call when it matches; True when it is to fail."""
+        if self._operation not in (ANY, operation) or self._contains not in key:
+            return False
+        self._seen += 1
+        strikes = self._seen == self._nth or (self._seen > self._nth and not self._once)
+        self.fired += strikes
+        return strikes
+
+
+class SimObjects:
+    """A simulated object store. Safe from many threads; the same calls give the same store."""
+
+    def __init__(
+        self, *, name: str = "sim://objects", clock: Clock | None = None, page_size: int = 1000
+    ) -> None:
+        self.name = name
+        self.on_call: Hook | None = None
+        """Called at every request with the operation and the key, but not inside itself."""
+        self.calls: Counter[str] = Counter()
+        self.bytes_in: Counter[str] = Counter()
+        self.bytes_out: Counter[str] = Counter()
+        self.broken_create: Broken = "no"
+        """``overwrites``: takes no notice of what is there. ``races``: looks, and then stores;
+        in between it calls ``on_call("create.store", key)``."""
+        self.lagging_list = 0
+        """So many of the newest objects are not listed yet."""
+        self.denied = False
+        """Every call is refused for its credentials."""
+        self._clock = clock
+        self._page_size = page_size
+        self._lock = threading.Lock()
+        self._objects: Snapshot = {}
+        self._numbers = 0
+        self._faults: list[ObjectFault] = []
+        self._lands: Choices | None = None
+        self._cuts = 0
+
+    @property
+    def calls_total(self) -> int:
+        """How many calls there were; inside ``on_call`` this call is counted."""
+        return self.calls.total()
+
+    def fail(
+        self,
+        operation: str = ANY,
+        nth: int = 1,
+        *,
+        how: How = "before",
+        once: bool = True,
+        key_contains: str = "",
+    ) -> ObjectFault:
+        """Make the nth matching call from now fail, once or from then on. ``"*"`` is any."""
+        if operation not in (ANY, *OPERATIONS):
+            raise ValueError(f"{operation!r} is no operation that can fail")
+        fault = ObjectFault(operation, nth, how, once=once, contains=key_contains)
+        with self._lock:
+            self._faults.append(fault)
+        return fault
+
+    def fail_at(self, n: int, how: How) -> ObjectFault:
+        """Make the nth call from now fail, whatever it is."""
+        return self.fail(ANY, n, how=how)
+
+    def cut(self, lands: random.Random | Choices) -> None:
+        """Lose the connection until ``heal``. Of the calls in flight each may have happened."""
+        with self._lock:
+            self._lands = Uniform(lands) if isinstance(lands, random.Random) else lands
+            self._cuts += 1
+
+    def heal(self) -> None:
+        """The connection is back, credentials are good, and planned faults are forgotten."""
+        with self._lock:
+            self._lands = None
+            self._faults.clear()
+            self.denied = False
+
+    def snapshot(self) -> Snapshot:
+        """What is stored at this moment."""
+        with self._lock:
+            return dict(self._objects)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go back to that moment; counts and faults stay."""
+        with self._lock:
+            self._objects = dict(snapshot)
+
+    def fork(self) -> SimObjects:
+        """The same objects in a new store: no faults, no hook, no counts."""
+        twin = SimObjects(name=self.name, clock=self._clock, page_size=self._page_size)
+        with self._lock:
+            twin._objects, twin._numbers = dict(self._objects), self._numbers
+        return twin
+
+    def create(self, key: str, data: Buffer, writer: str | None = None) -> Created:
+        check_key(key)
+        check_writer(key, data, writer)
+        fault = self._enter("create", key)
+        with self._lock:
+            taken = key in self._objects and self.broken_create != "overwrites"
+            if not taken and self.broken_create != "races":
+                self._store(key, bytes(data), "create")
+        if not taken and self.broken_create == "races":
+            if self.on_call is not None:
+                self.on_call("create.store", key)
+            with self._lock:
+                self._store(key, bytes(data), "create")
+        self._leave(key, fault)
+        return recognise(self, key, data) if taken else Created(None, recognised=False)
+
+    def put(self, key: str, data: Buffer) -> int:
+        return self._put("put", key, bytes(data))
+
+    def put_file(self, key: str, file: ReadFile) -> int:
+        return self._put("put_file", key, b"".join(chunks_of(file)))
+
+    def put_stream(self, key: str, chunks: Iterable[Buffer]) -> int:
+        return self._put("put_stream", key, b"".join(chunks))
+
+    def get(self, key: str) -> bytes:
+        fault = self._enter("get", check_key(key))
+        data = self._find(key).data
+        self._leave(key, fault)
+        return self._given("get", data, fault)
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        return self.get_ranges(key, [(start, length)])[0]
+
+    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        check_ranges(key, ranges)
+        fault = self._enter("get_ranges", check_key(key))
+        data = self._find(key).data
+        self._leave(key, fault)
+        for start, length in ranges:
+            if length and start + length > len(data):
+                raise too_short(key, start, length, len(data))
+        return [
+            self._given("get_ranges", data[start : start + length], fault)
+            for start, length in ranges
+        ]
+
+    def head(self, key: str) -> Info:
+        fault = self._enter("head", check_key(key))
+        found = self._find(key)
+        self._leave(key, fault)
+        return _info(key, found)
+
+    def list(self, prefix: str = "", start_after: str | None = None) -> Iterator[Info]:
+        return self._listing(check_prefix(prefix), start_after or "")
+
+    def delete(self, keys: Iterable[str]) -> None:
+        doomed = [check_key(key) for key in keys]
+        fault = self._enter("delete", " ".join(doomed))
+        with self._lock:
+            for key in doomed:
+                self._objects.pop(key, None)
+        self._leave(" ".join(doomed), fault)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _listing(self, folder: str, after: str) -> Iterator[Info]:
+        begin = f"{folder}/" if folder else ""
+        while True:
+            fault = self._enter("list", folder)
+            with self._lock:
+                newest = self._numbers - self.lagging_list
+                page = sorted(
+                    (key, stored)
+                    for key, stored in self._objects.items()
+                    if key.startswith(begin) and key > after and stored.number <= newest
+                )[: self._page_size]
+            self._leave(folder, fault)
+            yield from (_info(key, stored) for key, stored in page)
+            if len(page) < self._page_size:
+                return
+            after = page[-1][0]
+
+    def _put(self, operation: str, key: str, data: bytes) -> int:
+        fault = self._enter(operation, check_key(key))
+        with self._lock:
+            self._store(key, data, operation)
+        self._leave(key, fault)
+        return len(data)
+
+    def _store(self, key: str, data: bytes, operation: str) -> None:
+        self._numbers += 1
+        modified_us = self._numbers if self._clock is None else self._clock.now_us()
+        self._objects[key] = Stored(data, self._numbers, modified_us)
+        self.bytes_in[operation] += len(data)
+
+    def _find(self, key: str) -> Stored:
+        with self._lock:
+            if key not in self._objects:
+                raise NotFound(f"there is no object {key} in {self.name}")
+            return self._objects[key]
+
+    def _enter(self, operation: str, key: str) -> ObjectFault | None:
+        """Let the call in, or raise before it happens."""
+        with self._lock:
+            self.calls[operation] += 1
+            cuts = self._cuts
+        if self.on_call is not None:
+            self.on_call(operation, key)
+        with self._lock:
+            strikes = [each for each in self._faults if each.strikes(operation, key)]
+            struck = strikes[0] if strikes else None
+            if self._lands is not None:
+                if cuts == self._cuts or not self._lands.pick(2):
+                    raise self._unreachable(key)
+                return ObjectFault(operation, 1, "after", once=True, contains="")
+        if self.denied or (struck is not None and struck.how == "denied"):
+            raise Denied(f"{key} in {self.name}: not allowed")
+        if struck is not None and struck.how == "before":
+            raise self._unreachable(key)
+        return struck
+
+    def _leave(self, key: str, fault: ObjectFault | None) -> None:
+        """Raise after the call has happened, when its reply is to be lost."""
+        if fault is not None and fault.how == "after":
+            raise self._unreachable(key)
+
+    def _given(self, operation: str, data: bytes, fault: ObjectFault | None) -> bytes:
+        """The bytes as they arrive."""
+        self.bytes_out[operation] += len(data)
+        if fault is None or not data:
+            return data
+        if fault.how == "truncated":
+            return data[:-1]
+        middle = len(data) // 2
+        return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+
+    def _unreachable(self, key: str) -> Unreachable:
+        return Unreachable(f"{key} in {self.name}: no answer: check the network, try again later")
+
+
+def _info(key: str, stored: Stored) -> Info:
+    return Info(key, len(stored.data), stored.modified_us, None)
