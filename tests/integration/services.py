@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import ClassVar
 
 import boto3
 import botocore.config
@@ -35,6 +36,7 @@ class Service:
     keeps_objects = True
     """Whether they are still there after a restart."""
     checks_credentials = True
+    wrong_credentials: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -48,6 +50,12 @@ class Service:
 
     def options_at(self, port: int) -> dict[str, str]:
         raise NotImplementedError
+
+    @property
+    def secret(self) -> str:
+        """What must not appear in any message."""
+        options = self.options
+        return options.get("secret_access_key") or options["account_key"]
 
     def start(self) -> None:
         raise NotImplementedError
