@@ -158,11 +158,19 @@ def test_a_listing_of_more_than_one_page_is_complete(objects: Objects):
 
     listed = [info.key for info in objects.list("many")]
     rest = [info.key for info in objects.list("many", keys[1000])]
-    objects.delete(keys)
 
     assert listed == keys
     assert rest == keys[1001:]
-    assert list(objects.list("many")) == []
+
+
+def test_many_objects_are_deleted_at_once(objects: Objects):
+    keys = [f"many/{number:05}" for number in range(300)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda key: objects.put(key, b"."), keys))
+
+    objects.delete(keys[1:])
+
+    assert [info.key for info in objects.list()] == keys[:1]
 
 
 def test_deleting_what_is_absent_is_fine(objects: Objects):
