@@ -23,27 +23,6 @@ Discard = Literal["old", "reject"]
 Compression = Literal["none", "zstd"]
 
 
-class ObjectSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How patient we are with an object store."""
-
-    attempts_max: int = 6
-    """How often a request is tried before the caller is told. More hides longer outages and makes
-    the caller wait for the news."""
-
-    retry_s_max: float = 45.0
-    """No further attempt begins after so long. It bounds a caller's wait while a store is gone."""
-
-    delay_s_first: float = 0.1
-    """Pause before the second attempt; each next one doubles, with up to as much again by chance,
-    so that many clients do not come back at once."""
-
-    request_s_max: float = 30.0
-    """How long one request may take, its body included. Too short fails large objects."""
-
-    connect_s_max: float = 5.0
-    """How long a connection may take to be made. Too short fails a distant store."""
-
-
 class WalSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How recent batches are made durable."""
 
@@ -127,6 +106,27 @@ class SpaceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     ballast_bytes: int = 4 * MIB
     """A file that is given up first when the disk is full, so that recovery has room."""
+
+
+class ObjectSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How patient we are with an object store."""
+
+    attempts_max: int = 6
+    """How often a request is tried before the caller is told. More hides longer outages and makes
+    the caller wait for the news."""
+
+    retry_s_max: float = 45.0
+    """No further attempt begins after so long. It bounds a caller's wait while a store is gone."""
+
+    delay_s_first: float = 0.1
+    """Pause before the second attempt; each next one doubles, with up to as much again by chance,
+    so that many clients do not come back at once."""
+
+    request_s_max: float = 30.0
+    """How long one request may take, its body included. Too short fails large objects."""
+
+    connect_s_max: float = 5.0
+    """How long a connection may take to be made. Too short fails a distant store."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -35,7 +35,6 @@ class Service:
     scheme = "s3"
     keeps_objects = True
     """Whether they are still there after a restart."""
-    checks_credentials = True
     wrong_credentials: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, folder: Path) -> None:
@@ -106,10 +105,9 @@ class Moto(Service):
 
     name = "moto"
     keeps_objects = False
-    checks_credentials = False
 
     def start(self) -> None:
-        self.run(sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port))
+        self.run(sys.executable, str(Path(__file__).with_name("moto_server.py")), str(self.port))
         self.wait_until_it_listens()
 
     def options_at(self, port: int) -> dict[str, str]:

@@ -16,12 +16,18 @@ from pathlib import Path
 import pytest
 
 from strandline.env.disk import OsDisk
+from strandline.env.object_store import open_objects
 from strandline.env.objects import Objects
 from strandline.env.probe import probe
 from strandline.errors import AlreadyThere, Invalid, NotFound
 
 CREATORS = 16
 MIB = 1024 * 1024
+WRONG_KEYS = [
+    *("", "/", "/a", "a/", "a//b", ".", "..", "a/../b", "a/./b", ".hidden", "a/.aside"),
+    *("a b", "a\\b", "a\x00b", "a\nb", "ä", "a%2fb", "a?b", "a#b", "a:b", "a+b", "é"),
+    "x" * 513,
+]
 
 
 def test_of_many_creators_of_one_key_exactly_one_wins(objects: Objects):
@@ -63,16 +69,17 @@ def test_a_body_without_its_writers_id_is_refused(objects: Objects):
         objects.get("manifest/1")
 
 
-@pytest.mark.parametrize("data", [b"", b"x", bytearray(b"abc"), memoryview(b"abcdef")[2:4]])
-def test_what_was_put_is_read(objects: Objects, data: bytes):
-    size = objects.put("data/a.parquet", data)
+def test_what_was_put_is_read(objects: Objects):
+    bodies = [b"", b"x", bytearray(b"abc"), memoryview(b"abcdef")[2:4]]
+    for number, data in enumerate(bodies):
+        assert objects.put(f"data/{number}.parquet", data) == len(data)
 
-    info = objects.head("data/a.parquet")
+    infos = [objects.head(f"data/{number}.parquet") for number in range(len(bodies))]
 
-    assert objects.get("data/a.parquet") == data
-    assert (size, info.size, info.key) == (len(data), len(data), "data/a.parquet")
-    assert info.modified_us > 0
-    assert info.etag is None or '"' not in info.etag
+    assert [objects.get(info.key) for info in infos] == bodies
+    assert [info.size for info in infos] == [len(data) for data in bodies]
+    assert all(info.modified_us > 0 for info in infos)
+    assert all(info.etag is None or '"' not in info.etag for info in infos)
 
 
 def test_an_absent_object_is_not_found(objects: Objects):
@@ -99,14 +106,14 @@ def test_ranges_are_exact(objects: Objects):
     assert objects.get_range("data", 100, 50) == data[100:150]
 
 
-@pytest.mark.parametrize("wanted", [(0, 11), (8, 3), (10, 1), (11, 1), (5000, 10)])
-def test_a_range_behind_the_end_is_refused_and_never_short(objects: Objects, wanted):
+def test_a_range_behind_the_end_is_refused_and_never_short(objects: Objects):
     objects.put("data", b"0123456789")
 
-    with pytest.raises(Invalid, match="ends at byte 10"):
-        objects.get_range("data", *wanted)
-    with pytest.raises(Invalid, match="ends at byte 10"):
-        objects.get_ranges("data", [(0, 2), wanted])
+    for wanted in [(0, 11), (8, 3), (10, 1), (11, 1), (5000, 10)]:
+        with pytest.raises(Invalid, match="ends at byte 10"):
+            objects.get_range("data", *wanted)
+        with pytest.raises(Invalid, match="ends at byte 10"):
+            objects.get_ranges("data", [(0, 2), wanted])
 
 
 def test_a_range_before_the_start_is_refused(objects: Objects):
@@ -164,9 +171,20 @@ def test_a_listing_of_more_than_one_page_is_complete(objects: Objects):
 
 
 def test_many_objects_are_deleted_at_once(objects: Objects):
-    keys = [f"many/{number:05}" for number in range(300)]
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda key: objects.put(key, b"."), keys))
+    keys = [f"many/{number:05}" for number in range(40)]
+    for key in keys:
+        objects.put(key, b".")
+
+    objects.delete(keys[1:])
+
+    assert [info.key for info in objects.list()] == keys[:1]
+
+
+def test_more_objects_than_one_request_takes_are_deleted():
+    objects = open_objects("memory://")
+    keys = [f"many/{number:05}" for number in range(2100)]
+    for key in keys:
+        objects.put(key, b".")
 
     objects.delete(keys[1:])
 
@@ -225,26 +243,19 @@ def test_a_stream_that_breaks_leaves_nothing(objects: Objects):
     assert list(objects.list()) == []
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        *("", "/", "/a", "a/", "a//b", ".", "..", "a/../b", "a/./b", ".hidden", "a/.aside"),
-        *("a b", "a\\b", "a\x00b", "a\nb", "ä", "a%2fb", "a?b", "a#b", "a:b", "a+b", "é"),
-        "x" * 513,
-    ],
-)
-def test_a_key_that_stores_would_not_agree_on_is_refused(objects: Objects, key: str):
-    for use in (
-        lambda: objects.create(key, b""),
-        lambda: objects.put(key, b""),
-        lambda: objects.put_stream(key, []),
-        lambda: objects.get(key),
-        lambda: objects.get_range(key, 0, 1),
-        lambda: objects.head(key),
-        lambda: objects.delete([key]),
-    ):
-        with pytest.raises(Invalid, match="no object key"):
-            use()
+def test_a_key_that_stores_would_not_agree_on_is_refused(objects: Objects):
+    for key in WRONG_KEYS:
+        for use in (
+            lambda key=key: objects.create(key, b""),
+            lambda key=key: objects.put(key, b""),
+            lambda key=key: objects.put_stream(key, []),
+            lambda key=key: objects.get(key),
+            lambda key=key: objects.get_range(key, 0, 1),
+            lambda key=key: objects.head(key),
+            lambda key=key: objects.delete([key]),
+        ):
+            with pytest.raises(Invalid, match="no object key"):
+                use()
 
 
 def test_keys_of_every_allowed_kind_are_taken_as_they_are(objects: Objects):

@@ -35,12 +35,9 @@ _NO_BUCKET = (
     *("NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted", "PermanentRedirect"),
     *("The specified bucket does not exist", "The specified container does not exist"),
 )
-_NO_CREDENTIALS = (
-    "169.254.169.254",  # where a machine of a cloud would find its own
-    "metadata.google.internal",
-    "InstanceCredentials",
-    "MissingCredentials",
-    "no credential",
+_NO_CREDENTIALS = (  # where a machine of a cloud would find its own, when it is none
+    *("169.254.169.254", "/latest/api/token", "/latest/meta-data", "/metadata/identity"),
+    *("metadata.google.internal", "/computeMetadata/"),
 )
 _BAD_CREDENTIALS = ("ExpiredToken", "InvalidToken", "InvalidAccessKeyId", "SignatureDoesNotMatch")
 _TIME_WAS_LOST = ("RequestTimeout", "ConditionalRequestConflict", "OperationAborted")

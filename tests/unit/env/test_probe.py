@@ -39,7 +39,7 @@ def test_a_store_that_looks_first_and_stores_later_is_refused():
     all_have_looked = threading.Barrier(RACERS)
 
     def wait_for_the_others(operation: str, key: str) -> None:
-        if operation == "create.store" and not key.endswith("/0"):
+        if operation == "create.store" and not key.endswith("-0"):
             all_have_looked.wait(60)
 
     objects.on_call = wait_for_the_others
