@@ -8,7 +8,7 @@ INSTALLED := .venv/installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check crash bench venv strace clean
+.PHONY: help demo test check crash bench venv strace services clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name text; do \
@@ -17,7 +17,7 @@ help: ## show this list
 demo: $(INSTALLED) ## see it work: append, kill, recover, read
 	@$(BIN)/python -m strandline.demo $(ARGS)
 
-test: check strace ## the checks, then every quick test
+test: check strace services ## the checks, then every quick test
 	$(BIN)/python -m pytest -q -m "not crash and not slow" $(ARGS)
 
 check: $(INSTALLED) ## lint, format, types, import contracts
@@ -51,6 +51,10 @@ strace:
 		export DEBIAN_FRONTEND=noninteractive && apt-get update -qq >/dev/null && \
 		apt-get install -y -qq --no-install-recommends strace >/dev/null; } || \
 		echo "strace is not installed: tests that need it will skip"
+
+# Object stores for tests/integration: Azurite through npm, Ceph through apt.
+services: $(INSTALLED)
+	@tests/integration/install_services .venv/azurite
 
 clean: ## remove .venv and every cache
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

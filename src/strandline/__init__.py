@@ -3,7 +3,7 @@
 The folders in the order in which data flows through them; each imports only those before it:
 
     errors.py record.py settings.py   what callers see: errors, values, what can be set
-    env/                              clock, disk, process: the only door to the outside world
+    env/                              clock, disk, objects, process: the only door to the world
     jobs.py                           background work with one life cycle
     wal/                              1 durable: frames on disk, group commit, recovery
     segment/                          2 sealed: immutable files of blocks
@@ -14,14 +14,18 @@ The folders in the order in which data flows through them; each imports only tho
 """
 
 from strandline.errors import (
+    AlreadyThere,
     Closed,
     Conflict,
     Corrupt,
+    Denied,
     DiskFull,
     Invalid,
     Locked,
     NewerFormat,
+    NoBucket,
     NotAStore,
+    NotFound,
     Poisoned,
     RecordsLost,
     StrandlineError,
@@ -29,7 +33,9 @@ from strandline.errors import (
     TopicExists,
     TopicFull,
     Unavailable,
+    UnfitStore,
     UnknownTopic,
+    Unreachable,
 )
 from strandline.record import Appended, Record, Tombstone
 from strandline.settings import (
@@ -46,17 +52,21 @@ from strandline.topic.page import Page
 from strandline.topic.topic import Topic, TopicStatistics
 
 __all__ = [
+    "AlreadyThere",
     "Appended",
     "Closed",
     "Conflict",
     "Corrupt",
+    "Denied",
     "DiskFull",
     "Health",
     "Invalid",
     "LimitSettings",
     "Locked",
     "NewerFormat",
+    "NoBucket",
     "NotAStore",
+    "NotFound",
     "Page",
     "Poisoned",
     "Record",
@@ -74,7 +84,9 @@ __all__ = [
     "TopicFull",
     "TopicStatistics",
     "Unavailable",
+    "UnfitStore",
     "UnknownTopic",
+    "Unreachable",
     "WalSettings",
     "open",
 ]

@@ -207,6 +207,34 @@ def test_a_created_file_has_its_name_only_after_commit(world: World):
     assert world.disk.list_dir(world.root) == ["file"]
 
 
+def test_a_new_file_does_not_take_the_name_of_another(world: World):
+    world.disk.make_dirs(world.path("aside"))
+    first = world.disk.create(world.path("file"), aside=world.path("aside/1"))
+    second = world.disk.create(world.path("file"), aside=world.path("aside/2"))
+    first.write([b"first"])
+    second.write([b"second"])
+
+    first.commit_new()
+    with pytest.raises(FileExistsError):
+        second.commit_new()
+    second.abandon()
+
+    assert world.disk.read(world.path("file")) == b"first"
+    assert world.disk.list_dir(world.root) == ["aside", "file"]
+    assert world.disk.list_dir(world.path("aside")) == []
+    for use in (lambda: first.write([b"more"]), first.commit_new):
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            use()
+
+
+def test_the_time_of_writing_is_told_for_files_that_exist(world: World):
+    world.disk.durable_replace(world.path("file"), b"")
+
+    assert world.disk.modified_us(world.path("file")) >= 0
+    with pytest.raises(FileNotFoundError):
+        world.disk.modified_us(world.path("absent"))
+
+
 def test_an_abandoned_file_leaves_nothing(world: World):
     world.disk.durable_replace(world.path("file"), b"old")
     file = world.disk.create(world.path("file"))

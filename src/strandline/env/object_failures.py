@@ -31,14 +31,13 @@ FAILURES = (exceptions.BaseError, OSError, ValueError)
 """What the library raises."""
 
 _STATUS = re.compile(r"status code: (\d{3})")
-_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted", "PermanentRedirect")
-_NO_BUCKET_AT_GOOGLE = "The specified bucket does not exist"
-_NO_CREDENTIALS = (
-    "169.254.169.254",  # where a machine of a cloud would find its own
-    "metadata.google.internal",
-    "InstanceCredentials",
-    "MissingCredentials",
-    "no credential",
+_NO_BUCKET = (
+    *("NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted", "PermanentRedirect"),
+    *("The specified bucket does not exist", "The specified container does not exist"),
+)
+_NO_CREDENTIALS = (  # where a machine of a cloud would find its own, when it is none
+    *("169.254.169.254", "/latest/api/token", "/latest/meta-data", "/metadata/identity"),
+    *("metadata.google.internal", "/computeMetadata/"),
 )
 _BAD_CREDENTIALS = ("ExpiredToken", "InvalidToken", "InvalidAccessKeyId", "SignatureDoesNotMatch")
 _TIME_WAS_LOST = ("RequestTimeout", "ConditionalRequestConflict", "OperationAborted")
@@ -51,7 +50,7 @@ def failure(error: Exception, key: str, store: str) -> StrandlineError:
     text = str(error)
     status = _status(text)
     where, said = f"{key} in {store}" if key else store, _said(text)
-    if any(word in text for word in (*_NO_BUCKET, _NO_BUCKET_AT_GOOGLE)):
+    if _has(text, _NO_BUCKET):
         return NoBucket(f"{store}: no such bucket here ({said}): make it, or check name and region")
     if isinstance(error, FileNotFoundError) or status == 404:
         return NotFound(f"there is no object {where}")
@@ -94,7 +93,11 @@ def _status(text: str) -> int:
 
 
 def _said(text: str) -> str:
-    """The one line of the library's message that tells something, without queries."""
+    """The server's own words, or the one line of the library that tells something."""
+    code = re.search(r"<Code>(\w+)</Code>", text)
+    if code:
+        message = re.search(r"<Message>([^<\n]*)", text)
+        return f"{_status(text)} {code[1]}{': ' + message[1] if message else ''}"
     told, _, details = text.partition("\n\nDebug source")
     cause = re.search(r'"([^"]*(?:refused|reset|timed out|closed|dns)[^"]*)"', details)
     line = " ".join(_QUERY.sub("?…", told).split())

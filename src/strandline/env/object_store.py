@@ -58,7 +58,15 @@ from strandline.env.objects import (
     too_short,
 )
 from strandline.env.retrying import Retrying
-from strandline.errors import Invalid, NotFound, UnfitStore, Unreachable
+from strandline.errors import (
+    Denied,
+    Invalid,
+    NoBucket,
+    NotFound,
+    Unavailable,
+    UnfitStore,
+    Unreachable,
+)
 from strandline.settings import ObjectSettings
 
 PARTS_AT_ONCE = 4  # of CHUNK_SIZE each: what a stream may hold in memory
@@ -144,8 +152,11 @@ class StoreObjects:
                     chunk_size=CHUNK_SIZE,
                     max_concurrency=PARTS_AT_ONCE,
                 )
-        except Unreachable:
-            # The name is ours alone: if an object of this size has it, only the reply was lost.
+        except (Denied, NoBucket):
+            raise
+        except (Unavailable, NotFound):
+            # Perhaps the upload was ended by a request whose reply was lost, and is not known any
+            # more. The name is ours alone, so an object of this size is ours.
             if not source.ended or not self._has_size(key, source.size):
                 raise
         return source.size
@@ -216,7 +227,7 @@ class StoreObjects:
         """Connections close with the last reference."""
 
     def _listing(self, folder: str, after: str | None) -> Iterator[Info]:
-        last = after or ""
+        last = ""
         with self._failures(folder):
             pages = obstore.list(
                 self._store, folder or None, offset=after, chunk_size=LISTED_AT_ONCE
@@ -227,8 +238,8 @@ class StoreObjects:
             if page is None:
                 return
             for meta in page:
-                if not is_key(meta["path"]):
-                    continue
+                if not is_key(meta["path"]) or meta["path"] <= (after or ""):
+                    continue  # Azure begins with that key, its emulator with the first of all
                 if meta["path"] <= last:
                     raise UnfitStore(f"{self.name} does not list its objects in order")
                 last = meta["path"]

@@ -52,9 +52,9 @@ class BuggyDisk(OsDisk):
         self.meet("prepare")
         super().prepare(path, size)
 
-    def create(self, path: str) -> DurableFile:
+    def create(self, path: str, *, aside: str | None = None) -> DurableFile:
         self.meet("create")
-        return super().create(path)
+        return super().create(path, aside=aside)
 
     def free_bytes(self, path: str) -> int:
         self.meet("free_bytes")

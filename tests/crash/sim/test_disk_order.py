@@ -19,7 +19,7 @@ from strandline.env.disk import OsDisk
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is synced and renamed, in order."""
     seen: list[str] = []
-    fsync, replace = os.fsync, os.replace
+    fsync, replace, link = os.fsync, os.replace, os.link
 
     def noted_fsync(fd: int) -> None:
         seen.append("sync directory" if stat.S_ISDIR(os.fstat(fd).st_mode) else "sync file")
@@ -29,7 +29,12 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         seen.append("rename")
         replace(old, new)
 
+    def noted_link(old: str, new: str) -> None:
+        seen.append("link")
+        link(old, new)
+
     monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "link", noted_link)
     monkeypatch.setattr(os, "replace", noted_replace)
     return seen
 
@@ -41,6 +46,16 @@ def test_a_replacement_syncs_the_file_renames_it_and_syncs_the_directory(tmp_pat
 
     assert calls == ["sync file", "rename", "sync directory"]
     assert path.read_bytes() == b"content"
+
+
+def test_a_new_file_is_synced_linked_and_its_directory_synced(tmp_path: Path, calls):
+    file = OsDisk().create(str(tmp_path / "object"), aside=str(tmp_path / "aside"))
+    file.write([b"content"])
+
+    file.commit_new()
+
+    assert calls == ["sync file", "link", "sync directory"]
+    assert [path.name for path in tmp_path.iterdir()] == ["object"]
 
 
 def test_a_prepared_file_is_synced_with_its_name(tmp_path: Path, calls):
