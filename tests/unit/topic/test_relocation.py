@@ -69,7 +69,7 @@ def test_what_was_deleted_does_not_move():
     world.store.relocate()
 
     assert list(topic._state.cold.rows) == [25, 50]
-    assert seqs_of(topic) == [seq for seq in range(52, 301, 2)]
+    assert seqs_of(topic) == list(range(52, 301, 2))
 
 
 def test_a_store_knows_its_lake_after_a_restart_without_asking_it():
@@ -127,8 +127,8 @@ def test_a_copy_of_a_store_that_went_another_way_does_not_mix_with_it():
 
     assert other._state.cold is None
     assert seqs_of(other) == list(range(1, 301))
+    world.fill(topic, 1)
     with pytest.raises(Fenced):
-        world.fill(topic, 1)
         world.store.relocate()
 
 
