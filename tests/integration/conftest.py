@@ -55,7 +55,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str
             _running[name] = service
             try:
                 service.start()
-            except RuntimeError:
+            except BaseException:  # also a skip: it is not running
                 service.stop()
                 del _running[name]
                 raise
