@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench import appending, reading, scaling
+from bench import appending, lake, reading, scaling
 from bench.measure import Figure
 from bench.peers import Peers, warm_up
 from strandline.env.process import tune_for_throughput
@@ -20,11 +20,13 @@ from strandline.env.process import tune_for_throughput
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="1 is the whole table")
-    parser.add_argument("--only", choices=["appending", "reading", "scaling"])
+    parser.add_argument("--only", choices=["appending", "reading", "scaling", "lake"])
     parser.add_argument("--json", default="bench/results.json", help="where the figures go")
     parser.add_argument("--folder", default=None, help="where to write (default: a temp folder)")
     args = parser.parse_args()
     tune_for_throughput()
+    if args.folder is not None:
+        Path(args.folder).mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="strandline-bench-", dir=args.folder))
     try:
         figures = _run(folder, args.only, args.scale)
@@ -53,6 +55,7 @@ def _run(folder: Path, only: str | None, scale: float) -> list[Figure]:
         "appending": lambda: appending.run(folder, peers, scale=scale),
         "reading": lambda: reading.run(folder, peers, scale=scale),
         "scaling": lambda: scaling.run(folder, scale=scale),
+        "lake": lambda: lake.run(folder, scale=scale),
     }
     for name, group in groups.items():
         if only in (None, name):

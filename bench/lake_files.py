@@ -30,7 +30,7 @@ THREADS = os.cpu_count() or 1
 
 
 def run(folder: Path, *, scale: float) -> list[Figure]:
-    rows = _rows(min(FILE_ROWS, int(10_000_000 * scale)))
+    rows = sample_rows(min(FILE_ROWS, int(10_000_000 * scale)))
     count = max(1, int(10_000_000 * scale) // len(rows))
     entries: list[LakeFile] = []
 
@@ -102,7 +102,7 @@ def _range_read(file: ReadFile, entry: LakeFile) -> Figure:
     )
 
 
-def _rows(count: int) -> pa.Table:
+def sample_rows(count: int) -> pa.Table:
     """Records of 200 bytes of JSON with a key of many, a tag of few and a node."""
     chance = random.Random(1)
     distinct = [_payload(chance) for _ in range(min(count, 100_000))]

@@ -39,6 +39,7 @@ from strandline.errors import (
 )
 from strandline.record import Appended, Record, Tombstone
 from strandline.settings import (
+    LakeSettings,
     LimitSettings,
     SegmentSettings,
     Settings,
@@ -61,6 +62,7 @@ __all__ = [
     "DiskFull",
     "Health",
     "Invalid",
+    "LakeSettings",
     "LimitSettings",
     "Locked",
     "NewerFormat",

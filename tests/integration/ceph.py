@@ -17,7 +17,10 @@ from tests.integration.services import (
     s3_options,
 )
 
-PROGRAMS = ("ceph", "ceph-authtool", "ceph-mon", "ceph-osd", "monmaptool", "radosgw")
+PROGRAMS = (
+    *("ceph", "ceph-authtool", "ceph-mon", "ceph-osd"),
+    *("monmaptool", "radosgw", "radosgw-admin"),
+)
 ADMIN = "client.admin"
 KEY, SECRET = "strandline-tests", "no-secret-a-key-for-tests-only"
 RIGHTS = {

@@ -18,8 +18,6 @@ from tests.integration.services import Moto, Service, fresh_name
 QUICK = ObjectSettings(attempts_max=4, delay_s_first=0.01, request_s_max=10, retry_s_max=20)
 SERVICES: dict[str, Callable[[Path], Service]] = {"moto": Moto, "azurite": Azurite, "ceph": Ceph}
 
-_running: dict[str, Service] = {}
-
 
 class Remote:
     """A service with a bucket of its own for one test."""
@@ -49,22 +47,26 @@ class Remote:
 def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Service]]:
     """Gives a running service by its name."""
 
-    def running(name: str) -> Service:
-        if name not in _running:
+    running: dict[str, Service] = {}
+    broken: dict[str, BaseException] = {}
+
+    def give(name: str) -> Service:
+        if name in broken:
+            raise broken[name]
+        if name not in running:
             service = SERVICES[name](tmp_path_factory.mktemp(name))
-            _running[name] = service
             try:
                 service.start()
-            except BaseException:  # also a skip: it is not running
+            except BaseException as error:  # that a test is to be skipped is one, too
                 service.stop()
-                del _running[name]
+                broken[name] = error
                 raise
-        return _running[name]
+            running[name] = service
+        return running[name]
 
-    yield running
-    for service in _running.values():
+    yield give
+    for service in running.values():
         service.stop()
-    _running.clear()
 
 
 @pytest.fixture(params=[*SERVICES])

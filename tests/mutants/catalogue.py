@@ -76,6 +76,20 @@ MUTANTS = {
         "test_disk_order",
         "test_a_replacement_syncs_the_file_renames_it_and_syncs_the_directory",
     ),
+    "link a new file without syncing it": Mutant(
+        "env.disk:OsDurableFile.commit_new",
+        "os.fsync(_open_fd(self._fd, self._path))",
+        "pass",
+        "test_disk_order",
+        "test_a_new_file_is_synced_linked_and_its_directory_synced",
+    ),
+    "link a new file without syncing its directory": Mutant(
+        "env.disk:OsDurableFile.commit_new",
+        "_sync_dir(os.path.dirname(self._path))",
+        "pass",
+        "test_disk_order",
+        "test_a_new_file_is_synced_linked_and_its_directory_synced",
+    ),
     "replace a file without syncing its directory": Mutant(
         "env.disk:OsDurableFile.commit",
         "_sync_dir(os.path.dirname(self._path))",

@@ -57,7 +57,9 @@ def failure(error: Exception, key: str, store: str) -> StrandlineError:
     if _is_denied(error, text, status):
         return Denied(f"{where}: not allowed ({said}): check the credentials and their rights")
     if "BadScheme" in text:
-        return Invalid(f"{store}: plain http is for this machine only: use https, or allow_http")
+        return Invalid(
+            f"{store}: plain http is for this machine only: use https, or option allow_http"
+        )
     if isinstance(error, ValueError):
         return Invalid(f"{where}: {said}")
     if isinstance(error, exceptions.NotSupportedError):
