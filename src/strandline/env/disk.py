@@ -268,14 +268,21 @@ class OsDurableFile:
 
 
 class OsLock:
-    """An flock: it is gone when the last process that shares the descriptor is gone."""
+    """An flock: it is gone when the last process that shares the descriptor is gone.
+
+    Its owner unlocks it, because a forked child may share it for a moment longer; the child, which
+    must not, only lets go of its descriptor.
+    """
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        self._owner = os.getpid()
 
     def release(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
+            if os.getpid() == self._owner:
+                fcntl.flock(fd, fcntl.LOCK_UN)
             os.close(fd)
 
 
