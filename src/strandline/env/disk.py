@@ -50,7 +50,8 @@ def aligned_memory(size: int) -> memoryview:
     A copy out of the page cache into a large ``bytearray`` (16 bytes behind the start of a page)
     runs at a fifth of the speed on some processors: docs/decisions/0018-aligned-memory.md.
     """
-    memory = mmap.mmap(-1, max(1, size))
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # the kernel gives huge pages to private memory
+    memory = mmap.mmap(-1, max(1, size), flags=flags)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):  # a kernel without them: slower, nothing else
             memory.madvise(mmap.MADV_HUGEPAGE)

@@ -16,13 +16,22 @@ import numpy as np
 import pyarrow as pa
 
 from strandline.env.clock import Clock
-from strandline.errors import Invalid, RecordsLost, TooLarge, UnknownTopic
+from strandline.errors import (
+    Invalid,
+    RecordsLost,
+    StrandlineError,
+    TooLarge,
+    TopicFull,
+    UnknownTopic,
+)
 from strandline.record import Appended, Record
 from strandline.settings import LimitSettings, TopicConfig, topic_config
 from strandline.topic import deletes, retention
 from strandline.topic.append import Pending, flush_memory, place, set_fast_lane
+from strandline.topic.arguments import check_expected_head, check_timeout, check_whole
 from strandline.topic.batch import (
     AppendOptions,
+    Batch,
     check_options,
     checked_fields,
     of_arrow,
@@ -127,7 +136,7 @@ class Topic:
                 if ts > writer.last_ts:
                     writer.last_ts = ts
                 else:
-                    ts = writer.last_ts
+                    ts = writer.stamp_behind()
                 location = writer.place_single(state.id, seq, NO_FIELDS, data, ts)
                 state.next_seq = seq + 1
                 tail = state.tail
@@ -153,7 +162,7 @@ class Topic:
         self,
         data: Sequence[bytes],
         *,
-        keys: Sequence[bytes | None] | None = None,
+        keys: Sequence[bytes | str | None] | None = None,
         tags: Sequence[str | None] | None = None,
         nodes: Sequence[str | None] | None = None,
         metas: Sequence[bytes | None] | None = None,
@@ -161,9 +170,10 @@ class Topic:
         idempotency_key: bytes | str | None = None,
     ) -> Appended:
         """Append records as one batch: all of them become durable, or none."""
+        check_expected_head(expected_head)
         columns = {"key": keys, "tag": tags, "node": nodes, "meta": metas}
         batch = of_many(data, columns, idempotency_key, self._limits)
-        return place(self._state, self._shard(), batch, expected_head).wait()
+        return self._place(batch, expected_head).wait()
 
     def append_arrow(
         self,
@@ -173,19 +183,22 @@ class Topic:
         idempotency_key: bytes | str | None = None,
     ) -> Appended:
         """Append the rows of an Arrow batch: column data, and if present key, tag, node, meta."""
+        check_expected_head(expected_head)
         made = of_arrow(batch, idempotency_key, self._limits)
-        return place(self._state, self._shard(), made, expected_head).wait()
+        return self._place(made, expected_head).wait()
 
     def append_soon(
         self, data: bytes | Sequence[bytes], **options: Unpack[AppendOptions]
     ) -> Pending:
         """Place an append now and wait for it later: ``wait()``, or ``await durable()``."""
         if not options and type(data) is bytes:
-            return place(self._state, self._shard(), of_plain(data, self._limits), None)
+            return self._place(of_plain(data, self._limits), None)
         check_options(options)
         key, tag = options.get("key"), options.get("tag")
         node, meta = options.get("node"), options.get("meta")
         idempotency_key = options.get("idempotency_key")
+        expected_head = options.get("expected_head")
+        check_expected_head(expected_head)
         fields = checked_fields(key, tag, node, meta)
         if isinstance(data, bytes) and idempotency_key is None:
             batch = of_one(data, fields, tag, self._limits)
@@ -193,7 +206,17 @@ class Topic:
             many = [data] if isinstance(data, bytes) else data
             columns = {"key": fields[0], "tag": tag, "node": node, "meta": meta}
             batch = of_many(many, columns, idempotency_key, self._limits)
-        return place(self._state, self._shard(), batch, options.get("expected_head"))
+        return self._place(batch, expected_head)
+
+    def _place(self, batch: Batch, expected_head: int | None) -> Pending:
+        state, shard = self._state, self._shard()
+        try:
+            return place(state, shard, batch, expected_head)
+        except TopicFull:
+            if not state.config.ttl_ms:
+                raise
+        self.enforce_retention()  # what is over must not keep anything out
+        return place(state, shard, batch, expected_head)
 
     def read(
         self,
@@ -205,13 +228,15 @@ class Topic:
         epoch: int | None = None,
     ) -> Page:
         """The records after a cursor, at most so many. ``node`` is spared its own records."""
-        _check_whole(after=after, limit=limit, size_max=size_max)
+        check_whole(after=after, limit=limit, size_max=size_max)
         if after < 0 or limit < 1 or size_max < 1:
             raise Invalid("after is 0 or a seq, limit and size_max are at least 1")
         if limit > self._limits.page_records_max:
             raise TooLarge(f"limit is over page_records_max ({self._limits.page_records_max})")
         if node is not None and not isinstance(node, str):
             raise Invalid(f"node is text, not {type(node).__name__}")
+        if epoch is not None:
+            check_whole(epoch=epoch)
         self._look()
         return read_page(
             self._state,
@@ -225,7 +250,7 @@ class Topic:
 
     def cursor_at(self, ts: int) -> int:
         """The cursor from which a read gives the records of a time (microseconds) and later."""
-        _check_whole(ts=ts)
+        check_whole(ts=ts)
         ts = max(-_TS_MAX, min(ts, _TS_MAX))
         self._look()
         state = self._state
@@ -246,6 +271,8 @@ class Topic:
 
     def wait_for(self, after: int, timeout_s: float | None = None) -> bool:
         """Wait until the head is past a cursor; False when the time is over or the topic gone."""
+        check_whole(after=after)
+        check_timeout(timeout_s)
         state = self._state
         deadline = None if timeout_s is None else self._clock.monotonic() + timeout_s
         while state.head_seq <= after:
@@ -278,6 +305,13 @@ class Topic:
 
         Lost records raise ``RecordsLost`` unless the caller says that it does not mind.
         """
+        check_whole(after=after)
+        check_timeout(timeout_s)
+        return self._follow(after, node, timeout_s, lossy=lossy)
+
+    def _follow(
+        self, after: int, node: str | None, timeout_s: float | None, *, lossy: bool
+    ) -> Iterator[Record]:
         while True:
             page = self.read(after, 1024, node=node)
             if page.tombstone is not None and not lossy:
@@ -293,7 +327,7 @@ class Topic:
         if before is None and match is None:
             raise Invalid("say what to delete: before=SEQ, match=TAG, or both")
         if before is not None:
-            _check_whole(before=before)
+            check_whole(before=before)
             if before < 1:
                 raise Invalid("before is a seq: at least 1")
         if match is not None and not isinstance(match, str):
@@ -392,30 +426,59 @@ class Topic:
             else:
                 with shard.maintenance:
                     self._enforce(log=False)
+                    if self._is_floor_hard_to_find_again():
+                        with contextlib.suppress(StrandlineError):
+                            self._log_floor(shard)
 
     def _enforce(self, *, log: bool) -> None:
         state = self._state
         if (retention.is_limited(state) and state.config.discard == "old") or state.config.ttl_ms:
-            now_us = max(self._clock.now_us(), state.last_ts)
+            now_us = self._topic_now_us()
             if retention.enforce(state, Pieces(state, self._reader), now_us):
                 self._shrink_memory()
-        shard = self._shard_or_none
-        if log and state.evict_floor > state.evict_logged and shard is not None:
-            message = control.Evicted(state.evict_floor, state.evict_reason)
-            shard.writer.acquire()
-            try:
-                self._flush(shard)
-                shard.writer.place_control(state.id, message)
-            finally:
-                shard.writer.release()
-            state.evict_logged = state.evict_floor
+        if log:
+            self._log_floor(self._shard())
+
+    def _log_floor(self, shard: Shard) -> None:
+        state = self._state
+        if state.evict_floor <= state.evict_logged:
+            return
+        message = control.Evicted(state.evict_floor, state.evict_reason)
+        shard.writer.acquire()
+        try:
+            self._flush(shard)
+            shard.writer.place_control(state.id, message)
+        finally:
+            shard.writer.release()
+        state.evict_logged = message.evict_floor
+
+    def _is_floor_hard_to_find_again(self) -> bool:
+        """Whether a restart would not know what the floor was found by: a time, or lost records."""
+        state = self._state
+        ephemeral = state.config.durability == "ephemeral"
+        displaced = ephemeral and bool(state.runs or state.tail.locations)
+        return displaced or self._clock.now_us() < state.last_ts
+
+    def _topic_now_us(self) -> int:
+        """Now, as the topic's stamps count it: they go on when the wall clock was set back."""
+        state, shard = self._state, self._shard_or_none
+        now_us = self._clock.now_us()
+        if now_us >= state.last_ts or shard is None:
+            return max(now_us, state.last_ts)
+        with shard.writer.baton:
+            return max(shard.writer.stamp(), state.last_ts)
 
     def _shrink_memory(self) -> None:
         """Let go of evicted records that are in no file and will never be in one."""
         state = self._state
         with state.guard:
             if state.memory is not None and state.config.durability == "ephemeral":
-                state.memory = state.memory.from_seq(state.floor)
+                rest = state.memory.from_seq(state.floor)
+                # Nor will a checkpoint count them, should the topic be put on the log later.
+                forgotten = state.memory.payload_before(rest.first_seq)
+                state.payload -= forgotten
+                state.gone_payload -= forgotten
+                state.memory = rest
 
     def _flush(self, shard: Shard) -> None:
         """Put records on the log before a message that is about them. Writer's lock held."""
@@ -430,9 +493,3 @@ class Topic:
     def _alive(self) -> None:
         if self._state.dropped:
             raise UnknownTopic(f"topic {self.name!r} was deleted: create it again")
-
-
-def _check_whole(**numbers: object) -> None:
-    for name, number in numbers.items():
-        if not isinstance(number, int):
-            raise Invalid(f"{name} is a whole number, not {type(number).__name__}")
