@@ -156,7 +156,7 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Most bytes in one append. A WAL file grows to hold it."""
 
     topics_max: int = 1_000_000
-    """Most topics in one store: each costs about 1 KiB of memory."""
+    """Most topics in one store: each costs 1 to 2 KiB of memory."""
 
     page_records_max: int = 1_000_000
     """Most records in one page of a read."""
@@ -217,6 +217,21 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     dedupe_node: bool = True
     """Whether a reader that names its node is spared that node's own records."""
+
+
+def checked(settings: Settings) -> Settings:
+    """The settings themselves, or a clear error that names the bad one."""
+    if not isinstance(settings, Settings):
+        raise Invalid(f"settings are strandline.Settings, not {type(settings).__name__}")
+    try:
+        msgspec.convert(msgspec.to_builtins(settings), Settings)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise Invalid(f"bad settings: {error}") from error
+    for group in Settings.__struct_fields__:
+        for name, value in msgspec.structs.asdict(getattr(settings, group)).items():
+            if isinstance(value, (int, float)) and not 0 <= value < float("inf"):
+                raise Invalid(f"bad settings: {group}.{name} is {value}, not a number from 0 up")
+    return settings
 
 
 def topic_config(base: TopicConfig, options: dict[str, object]) -> TopicConfig:

@@ -23,7 +23,7 @@ from strandline.errors import Closed, Invalid, Locked, StrandlineError, Unavaila
 from strandline.jobs import Job, JobHealth
 from strandline.lake.intake import Intake
 from strandline.lake.lake import Lake
-from strandline.settings import Settings, TopicConfig, topic_config
+from strandline.settings import Settings, TopicConfig, checked, topic_config
 from strandline.topic import reopen, retention, system
 from strandline.topic.checkpoint import Checkpointer
 from strandline.topic.layout import Layout
@@ -72,9 +72,11 @@ class Store:
         progress: Progress = _silent,
         start_jobs: bool = True,
     ) -> None:
+        if not (isinstance(path, (str, os.PathLike)) and isinstance(os.fspath(path), str) and path):
+            raise Invalid(f"name the directory of the store as text, not {path!r}")
         self.path = os.path.abspath(path)
         self.readonly = readonly
-        self._settings = settings or Settings()
+        self._settings = checked(Settings() if settings is None else settings)
         self._disk = disk or OsDisk()
         self._clock = clock or SystemClock()
         self._layout = Layout(self.path)
@@ -139,6 +141,8 @@ class Store:
     def topics(self, prefix: str = "") -> list[str]:
         """Names of the topics, sorted."""
         self._check()
+        if not isinstance(prefix, str):
+            raise Invalid(f"prefix is text, not {type(prefix).__name__}")
         return self._found.catalog.names(prefix)
 
     def checkpoint(self) -> None:

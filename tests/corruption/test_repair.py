@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from strandline.errors import Corrupt, Locked
+from strandline.errors import Corrupt, Locked, NotAStore
 from strandline.record import Record, Tombstone
 from strandline.testing.calls import STEPS
 from strandline.testing.sim_clock import SimClock
@@ -35,6 +35,7 @@ from tests.corruption.stores import (
     frames_in,
     killed_store,
     opened,
+    paths,
     replaced,
     settings,
     snapshot,
@@ -195,6 +196,32 @@ def test_a_store_without_a_readable_checkpoint_keeps_its_records():
     assert report.notes
 
 
+def test_a_damaged_only_checkpoint_is_refused_with_the_way_out_and_a_repair_loses_nothing():
+    disk = SimDisk()
+    with opened(disk, SimClock()) as store:
+        topic = store.topic("t", cap_records=9)
+        topic.append_many([b"%d" % number for number in range(12)], tags=["a", "b"] * 6)
+        topic.delete(match="a")
+        store.topic("gone").append(b"x")
+        store.delete_topic("gone")
+        store.checkpoint()
+        topic.append(b"behind it")
+    whole = disk.kill()
+    (path,) = (path for path in data_paths(disk) if "/meta/" in path)
+    disk.durable_replace(path, flipped(disk.read(path), 100, 1))
+    before = snapshot(disk)
+
+    with pytest.raises(Corrupt, match="run `strandline repair`"):
+        opened(disk, SimClock())
+    untouched = snapshot(disk) == before
+    report = repaired(disk)
+
+    assert untouched
+    with opened(disk, SimClock()) as store:
+        assert content_of(store) == expected(whole)
+    assert report.lost == []
+
+
 def test_a_damaged_system_file_is_made_anew_from_the_log():
     whole = closed_store()
     for disk in (
@@ -335,3 +362,30 @@ def _split(content: object) -> tuple[dict[int, Record], list[Tombstone]]:
     assert isinstance(content, tuple), content
     records = {found.seq: found for found in content[-1] if isinstance(found, Record)}
     return records, [found for found in content[-1] if isinstance(found, Tombstone)]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {},
+        {"notes.txt": b"mine"},
+        {"SYSTEM": b"not ours"},
+        {"SYSTEM": b"not ours", "wal/shard-00/wal-00000000000000000000.log": b"nor this"},
+        {"segments": b"a file"},
+        {"segments/readme": b"a file", "wal/notes": b"mine", "meta/checkpoint-1.bin": b"no"},
+    ],
+    ids=str,
+)
+def test_a_directory_that_is_no_store_is_left_as_it_is(files):
+    disk = SimDisk()
+    disk.make_dirs(ROOT)
+    for name, content in files.items():
+        disk.make_dirs(f"{ROOT}/{name}".rpartition("/")[0])
+        disk.durable_replace(f"{ROOT}/{name}", content)
+    before = {path: disk.read(path) for path in paths(disk)}
+
+    for dry_run in (True, False):
+        with pytest.raises((NotAStore, Corrupt), match="SYSTEM"):
+            repair_store(disk, ROOT, dry_run=dry_run)
+
+    assert {path: disk.read(path) for path in paths(disk)} == before

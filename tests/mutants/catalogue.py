@@ -194,7 +194,7 @@ MUTANTS = {
         "test_what_the_next_opening_shows_after_a_failed_sync_is_made_durable_before",
     ),
     "delete what nothing refers to": Mutant(
-        "topic.reopen:quarantine_orphans",
+        "topic.reopen:_quarantine",
         'disk.rename(path, f"{layout.quarantine}/{folder}-{name}")',
         "disk.remove(path)",
         "test_damage",

@@ -54,7 +54,6 @@ class TopicMachine(RuleBasedStateMachine):
         )
         self.disk, self.clock = SimDisk(), SimClock()
         self.model = TopicModel(topic_config(TopicConfig(), {"durability": durability, **options}))
-        self.stamp_min = 0
         self._open()
         self.topic = self.store.create_topic("topic", durability=durability, **options)
 
@@ -74,12 +73,29 @@ class TopicMachine(RuleBasedStateMachine):
             assert self.topic.head_seq == self.model.head_seq
             assert self.topic.config == self.model.config
 
+    def _stamp(self) -> int:
+        """What a record gets now: the wall clock, or more when it was set back; never less."""
+        writer = self.store._found.catalog.shard_of(self.topic._state).writer
+        with writer.baton:
+            ts = writer.stamp()
+        assert ts >= max(self.model.last_ts, self.clock.now_us())
+        return ts
+
+    def _now_us(self) -> int:
+        """The time by which the topic counts: its stamps', when they are ahead of the clock."""
+        now_us = self.clock.now_us()
+        return now_us if now_us >= self.model.last_ts else self._stamp()
+
+    def _look(self) -> None:
+        self.model.look(self._now_us())
+        if self.model.last_ts > self.clock.now_us():
+            self.model.log_floor()  # found by a time that a restart would not know
+
     def _append(self, batch, call, expected_head=None, key=None) -> None:
         """Append to both, and expect the same answer or the same refusal."""
-        ts = max(self.stamp_min, self.clock.now_us())
         given = {"expected_head": expected_head, "idempotency_key": key}
         try:
-            expected = self.model.append(batch, ts=ts, **given)
+            expected = self.model.append(batch, ts=self._stamp(), now_us=self._now_us(), **given)
         except REFUSALS as refusal:
             with pytest.raises(type(refusal)):
                 call(**given)
@@ -137,7 +153,7 @@ class TopicMachine(RuleBasedStateMachine):
             return
         before = None if share is None else 1 + int(self.model.head_seq * share)
 
-        gone = self.model.delete(now_us=self.clock.now_us(), before=before, match=match)
+        gone = self.model.delete(now_us=self._now_us(), before=before, match=match)
         done = self.topic.delete(before=before, match=match)
 
         assert done.deleted == gone
@@ -151,7 +167,7 @@ class TopicMachine(RuleBasedStateMachine):
         if durability is not None:
             options = {**options, "durability": durability}
 
-        self.model.alter(now_us=self.clock.now_us(), **options)
+        self.model.alter(now_us=self._now_us(), **options)
         self.topic.alter(**options)
 
     @rule(seconds=st.sampled_from((0.0005, 0.001, 0.9, 1.0, 30, 60, 121)))
@@ -160,14 +176,13 @@ class TopicMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from((-0.5, -3600, 3600)))
     def jump(self, seconds):
-        """No stamp is ever smaller than one that the log has seen, and no floor."""
+        """No floor is ever lower than one that the log has seen."""
         self.alter({}, None)
-        self.stamp_min = max(self.stamp_min, self.clock.now_us())
         self.clock.jump_wall(seconds)
 
     @rule()
     def enforce_retention(self):
-        self.model.look(self.clock.now_us())
+        self.model.look(self._now_us())
         self.model.log_floor()
 
         self.topic.enforce_retention()
@@ -181,7 +196,7 @@ class TopicMachine(RuleBasedStateMachine):
     def read(self, share, limit, node, epoch):
         after = int(self.model.head_seq * share)
         told = None if epoch is None else self.topic.epoch + epoch
-        self.model.look(self.clock.now_us())
+        self._look()
 
         page = self.topic.read(after, limit, node=node, epoch=told)
 
@@ -192,7 +207,7 @@ class TopicMachine(RuleBasedStateMachine):
 
     @rule(limit=st.sampled_from((1, 5, 1000)), size_max=st.sampled_from((1, 100, 1 << 20)))
     def read_all_in_pages(self, limit, size_max):
-        self.model.look(self.clock.now_us())
+        self._look()
         found, after = [], 0
 
         for _ in itertools.count():
@@ -208,13 +223,13 @@ class TopicMachine(RuleBasedStateMachine):
     @rule(seconds=st.floats(-200, 200))
     def find_a_time(self, seconds):
         ts = self.clock.now_us() + int(seconds * 1e6)
-        self.model.look(self.clock.now_us())
+        self._look()
 
         assert self.topic.cursor_at(ts) == self.model.cursor_at(ts)
 
     @rule()
     def statistics(self):
-        self.model.look(self.clock.now_us())
+        self._look()
 
         found = self.topic.statistics()
 

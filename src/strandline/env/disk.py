@@ -51,7 +51,8 @@ def aligned_memory(size: int) -> memoryview:
     A copy out of the page cache into a large ``bytearray`` (16 bytes behind the start of a page)
     runs at a fifth of the speed on some processors: docs/decisions/0018-aligned-memory.md.
     """
-    memory = mmap.mmap(-1, max(1, size))
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # the kernel gives huge pages to private memory
+    memory = mmap.mmap(-1, max(1, size), flags=flags)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):  # a kernel without them: slower, nothing else
             memory.madvise(mmap.MADV_HUGEPAGE)
@@ -285,14 +286,21 @@ class OsDurableFile:
 
 
 class OsLock:
-    """An flock: it is gone when the last process that shares the descriptor is gone."""
+    """An flock: it is gone when the last process that shares the descriptor is gone.
+
+    Its owner unlocks it, because a forked child may share it for a moment longer; the child, which
+    must not, only lets go of its descriptor.
+    """
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        self._owner = os.getpid()
 
     def release(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
+            if os.getpid() == self._owner:
+                fcntl.flock(fd, fcntl.LOCK_UN)
             os.close(fd)
 
 

@@ -102,17 +102,21 @@ class TopicModel:
         batch: Sequence[Values],
         *,
         ts: int,
+        now_us: int | None = None,
         expected_head: int | None = None,
         idempotency_key: bytes | None = None,
     ) -> Appended:
-        """Append records at a time, or raise what the topic must raise."""
+        """Append records at a time, or raise what the topic must raise.
+
+        ``now_us`` is the time by which a ttl counts, where it is not the stamp.
+        """
         known = self.remembered(idempotency_key, ts)
         if known is not None:
             return Appended(known[0], known[1], self.head_seq, True)
         if expected_head is not None and expected_head != self.head_seq:
             raise Conflict("the head is elsewhere")
         if self.config.discard == "reject":
-            self._check_room(batch)
+            self._make_room(batch, ts if now_us is None else now_us)
         first_seq = self.head_seq + 1
         for values in batch:
             self.stamps.append(ts)
@@ -213,6 +217,17 @@ class TopicModel:
             assert found.reason in RETENTION_REASONS
         else:
             assert found is None, "nothing was lost against the reader's will"
+
+    def _make_room(self, batch: Sequence[Values], now_us: int) -> None:
+        """What is over keeps nothing out."""
+        try:
+            self._check_room(batch)
+        except TopicFull:
+            if not self.config.ttl_ms:
+                raise
+            self.look(now_us)
+            self.log_floor()
+            self._check_room(batch)
 
     def _check_room(self, batch: Sequence[Values]) -> None:
         config, size = self.config, sum(values.size for values in batch)

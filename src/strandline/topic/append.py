@@ -235,6 +235,12 @@ def note_tags(state: TopicState, tags: Tags, first_seq: int, count: int) -> None
                 state.add_tag(tag, first_seq + place)
 
 
+def flush_waiting(state: TopicState, shard: Shard) -> None:
+    """Put records on the log before a message that is about them. Writer's lock held."""
+    if state.config.durability == "memory":
+        flush_memory(state, shard)
+
+
 def flush_memory(state: TopicState, shard: Shard) -> None:
     """Move a ``memory`` topic's records into the log. Writer's lock held."""
     memory = state.memory

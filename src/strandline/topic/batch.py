@@ -7,7 +7,7 @@ is assigned.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypedDict
 
 import pyarrow as pa
@@ -31,6 +31,13 @@ _COLUMNS = (
     ("node", block.NODE, NODE_SIZE_MAX),
     ("meta", block.META, META_SIZE_MAX),
 )
+_KINDS: dict[str, tuple[type, ...]] = {
+    "key": (bytes, str),
+    "tag": (str,),
+    "node": (str,),
+    "meta": (bytes,),
+}
+_WORDS: dict[type, str] = {bytes: "bytes", str: "text"}
 _ARROW_COLUMNS = ("data", "key", "tag", "node", "meta")
 _TEXT = ("tag", "node")
 _BYTES_LIKE = (
@@ -126,15 +133,12 @@ def of_many(
     limits: LimitSettings,
 ) -> Batch:
     """A batch of records; a column is one value for all, one for each, or None."""
-    if isinstance(data, (str, Mapping)) or not hasattr(data, "__getitem__"):
-        raise Invalid(f"a record is bytes, not {type(data).__name__}: encode it first")
+    _check_records(data)
     for name, values in columns.items():
-        if values is None or isinstance(values, (str, bytes)):
-            continue
-        if not isinstance(values, Sequence):
-            raise Invalid(f"give the values of {name} as a list, not {type(values).__name__}")
-        if len(values) != len(data):
-            raise Invalid(f"{len(values)} values of {name} for {len(data)} records")
+        if isinstance(values, (str, bytes)):
+            _check_value(values, name)
+        elif values is not None:
+            _check_column(values, name, len(data))
     return _of_draft(block.draft(data), columns, idempotency_key, limits)
 
 
@@ -201,6 +205,48 @@ def _of_draft(
     batch = Batch(count=draft.count, payload=draft.payload_size, tags=_tags(columns.get("tag")))
     batch.draft, batch.idempotency_key = draft, key
     return batch
+
+
+def _check_records(data: object) -> None:
+    """Complain about what is no list of bytes: Arrow would quietly encode text."""
+    if isinstance(data, bytes):
+        raise Invalid("append_many takes a list of records: use append for one")
+    lone = isinstance(data, (str, bytearray, memoryview, Mapping))
+    if lone or not isinstance(data, Collection) or not hasattr(data, "__getitem__"):
+        raise Invalid(f"a record is bytes, not {_kind_of(data)}: convert it first")
+    if list(map(type, data)).count(bytes) == len(data):  # the cheapest way to ask
+        return
+    for place, record in enumerate(data):
+        if not isinstance(record, bytes):
+            raise Invalid(f"record {place} is {_kind_of(record)}, not bytes: convert it first")
+
+
+def _check_value(value: str | bytes, name: str) -> None:
+    if not isinstance(value, _KINDS[name]):
+        raise Invalid(f"{name} is {_kinds(name)}, not {_kind_of(value)}")
+    if isinstance(value, str):
+        _text(value, name)
+
+
+def _check_column(values: object, name: str, count: int) -> None:
+    """Complain about a column that does not fit the records, or holds what Arrow would convert."""
+    if not isinstance(values, Sequence):
+        raise Invalid(f"give the values of {name} as a list, not {_kind_of(values)}")
+    if len(values) != count:
+        raise Invalid(f"{len(values)} values of {name} for {count} records")
+    if {*map(type, values)} <= {*_KINDS[name], type(None)}:
+        return
+    for place, value in enumerate(values):
+        if value is not None and not isinstance(value, _KINDS[name]):
+            raise Invalid(f"{name} {place} is {_kind_of(value)}: give {_kinds(name)} or None")
+
+
+def _kinds(name: str) -> str:
+    return " or ".join(_WORDS[kind] for kind in _KINDS[name])
+
+
+def _kind_of(value: object) -> str:
+    return type(value).__name__
 
 
 def _tags(values: object) -> Tags:

@@ -62,12 +62,12 @@ class Checkpointer:
     def is_due(self) -> bool:
         """Whether the WAL has grown or aged enough."""
         waiting = sum(self._waiting(shard.number) for shard in self._catalog.shards)
-        allocated = sum(shard.writer.files.allocated() for shard in self._catalog.shards)
+        behind = sum(shard.writer.files.size_behind() for shard in self._catalog.shards)
         age_s = self._clock.monotonic() - self._last_s
         return (
             waiting >= self._settings.checkpoint_bytes
             or (waiting > 0 and age_s >= self._settings.checkpoint_interval_s)
-            or (waiting > 0 and allocated >= 4 * self._settings.checkpoint_bytes)
+            or (waiting > 0 and behind >= 4 * self._settings.checkpoint_bytes)
         )
 
     def checkpoint(self) -> None:

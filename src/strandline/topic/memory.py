@@ -9,6 +9,8 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterator, Sequence
 
+from pyroaring import BitMap64
+
 from strandline.segment import rows
 from strandline.wal.block import Block, Draft
 
@@ -72,7 +74,30 @@ class MemoryTail:
             rest.first_seq = rest.firsts[0]
         return rest
 
+    def payload_before(self, seq: int) -> int:
+        """Payload bytes of the pieces that begin before a seq."""
+        pieces = self.pieces[: bisect.bisect_left(self.firsts, seq)]
+        return sum(
+            sum(map(row_size, piece)) if isinstance(piece, list) else piece.payload_size
+            for piece in pieces
+        )
+
+    def gone_payload(self, floor: int, deleted: BitMap64 | None) -> int:
+        """Payload bytes of the records here that were evicted or deleted."""
+        total = 0
+        for first_seq, piece in zip(self.firsts, self.pieces, strict=True):
+            sizes = [row_size(row) for row in piece] if isinstance(piece, list) else piece.sizes()
+            for seq, size in enumerate(sizes, first_seq):
+                if seq < floor or (deleted is not None and seq in deleted):
+                    total += int(size)
+        return total
+
     def _block(self, source: rows.Rows) -> Block:
         draft, _, ts_max = source.draft()
         header, _ = draft.finish(self.seed, self.topic_id, source.first_seq, ts_max)
         return Block(memoryview(b"".join([header, *draft.buffers])))
+
+
+def row_size(row: Row) -> int:
+    """Payload bytes of a row in memory."""
+    return len(row[2]) + sum(len(field) for field in row[1] if field is not None)

@@ -17,7 +17,7 @@ from pyroaring import BitMap64
 
 from strandline.errors import Closed, Corrupt, StrandlineError, Unavailable
 from strandline.lake.zone import Zone
-from strandline.topic.memory import Row
+from strandline.topic.memory import Row, row_size
 from strandline.topic.state import Run, TopicState, spans
 from strandline.wal.block import Block
 from strandline.wal.files import SINGLE_AT
@@ -223,8 +223,3 @@ def _listed(run: Run, seq: int) -> Listed:
         int(index.payload_size[place]),
         int(index.ts_max[place]),
     )
-
-
-def row_size(row: Row) -> int:
-    """Payload bytes of a row in memory."""
-    return len(row[2]) + sum(len(field) for field in row[1] if field is not None)

@@ -10,6 +10,8 @@
 
 from __future__ import annotations
 
+import errno
+
 from strandline.env.disk import Disk
 from strandline.errors import Corrupt, DiskFull
 from strandline.topic import root as root_file
@@ -121,6 +123,15 @@ def quarantine_orphans(disk: Disk, layout: Layout, roots: Roots, found: Recovere
                 doomed.append((path, number))
     for path, number in doomed:
         roots.doom(path, number)
+    try:
+        _quarantine(disk, layout, known)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        # No room even for a name. They harm nobody where they are: the next opening tries again.
+
+
+def _quarantine(disk: Disk, layout: Layout, known: set[str]) -> None:
     for folder in disk.list_dir(layout.segments):
         for name in disk.list_dir(f"{layout.segments}/{folder}"):
             path = f"{layout.segments}/{folder}/{name}"

@@ -91,6 +91,7 @@ def repair_store(
     layout = Layout(path)
     if not disk.is_dir(path):
         raise NotAStore(f"{path} is not a store: there is no such directory")
+    _must_be_a_store(disk, layout)
     lock = _lock(disk, layout)
     try:
         found = verify_held(disk, layout, settings or Settings(), progress)
@@ -102,6 +103,19 @@ def repair_store(
         return report
     finally:
         lock.release()
+
+
+def _must_be_a_store(disk: Disk, layout: Layout) -> None:
+    """Raise before anything is put into a directory that holds something else."""
+    try:
+        system.read(disk, layout.directory)
+    except (Corrupt, NotAStore):
+        try:
+            told = identity.ids_in(disk, layout)
+        except NotADirectoryError:
+            told = {}
+        if not told:
+            raise
 
 
 def _lock(disk: Disk, layout: Layout) -> Lock:

@@ -1,9 +1,10 @@
 """Retention: which records caps and ttl take, and how far the floor rises.
 
-A rule is applied when somebody looks (a read, a delete, statistics) and once a second by the job,
-always for all that is due at once; an append never pays for it. The floor is a function of log,
-configuration and clock, so a restart finds the same one; it is logged before anything that the
-function would not see again: a delete, an alteration, a step of the clock.
+A rule is applied when somebody looks (a read, a delete, statistics), when an append would be
+refused though records are over, and once a second by the job, always for all that is due at once;
+no other append pays for it. The floor is a function of log, configuration and clock, so a restart
+finds the same one; it is logged before anything that the function would not see again: a delete, an
+alteration, a step of the clock.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from strandline.segment.reader import SegmentInfo
 from strandline.settings import TopicConfig
 
 FORMAT_VERSION = 1
+_DIGITS = 16
 _HEADER = struct.Struct("<8sIIQQQ")
 _MAGIC = b"STRNDCHK"
 _VERSION_STEP = 0x9E37_79B9_7F4A_7C15
@@ -107,14 +108,14 @@ def empty_root(store_id: bytes) -> Root:
 
 
 def path_of(directory: str, number: int) -> str:
-    return f"{directory}/checkpoint-{number:016d}.bin"
+    return f"{directory}/checkpoint-{number:0{_DIGITS}d}.bin"
 
 
 def numbers_in(disk: Disk, directory: str) -> list[int]:
     """Numbers of the checkpoints in a folder, oldest first."""
     names = [name for name in disk.list_dir(directory) if name.startswith("checkpoint-")]
     digits = [name[11:-4] for name in names if name.endswith(".bin")]
-    return sorted(int(text) for text in digits if text.isdigit())
+    return sorted(int(text) for text in digits if text.isdigit() and len(text) == _DIGITS)
 
 
 def encode(root: Root) -> bytes:
@@ -168,5 +169,11 @@ def load(disk: Disk, directory: str, store_id: bytes) -> tuple[Root, list[str]]:
             continue
         return root, complaints
     if complaints:
-        raise Corrupt("no checkpoint can be read: " + "; ".join(complaints), path=directory)
+        # Not even when the log goes back to its beginning is it replayed without being asked: the
+        # segments that the lost root listed would then look like files that nothing refers to.
+        told = "; ".join(complaints)
+        raise Corrupt(
+            f"no checkpoint can be read ({told}): run `strandline repair`; the damage is",
+            path=directory,
+        )
     return empty_root(store_id), []

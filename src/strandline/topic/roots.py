@@ -179,29 +179,33 @@ def entry_of(state: TopicState, replay_lsns: dict[int, int], news: int) -> Topic
         state.deleted = state.deleted.copy()
         state.deleted.remove_range(0, state.floor)
     state.gaps = tuple(gap for gap in state.gaps if gap.last_seq >= state.floor)
+    covered, deleted = covered_by(state, replay_lsns), state.deleted
+    if deleted and state.config.durability == "ephemeral":
+        deleted = deleted.copy()
+        deleted.remove_range(covered + 1, deleted.max() + 1)  # those will be lost anyway
     return TopicEntry(
         id=state.id,
         name=state.name,
         config=state.config,
         epoch=state.epoch,
         created_us=state.created_us,
-        covered=covered_by(state, replay_lsns),
+        covered=covered,
         covered_payload=state.covered_payload + news,
         last_ts=state.last_ts,
         evict_floor=state.evict_floor,
         evict_reason=state.evict_reason,
         delete_floor=state.delete_floor,
-        gone_payload=_gone_payload(state, state.covered_payload + news),
+        gone_payload=_gone_payload(state),
         ceiling=state.ceiling_asked,
-        deleted=state.deleted.serialize() if state.deleted else b"",
+        deleted=deleted.serialize() if deleted else b"",
         gaps=[GapEntry(gap.first_seq, gap.last_seq, gap.reason) for gap in state.gaps],
         idempotency=[(key, *found) for key, found in (state.idempotency or {}).items()],
         cold=state.cold.encode() if state.cold is not None else ColdEntry(),
     )
 
 
-def _gone_payload(state: TopicState, covered: int) -> int:
+def _gone_payload(state: TopicState) -> int:
     """What a restart must not count: what went of an ephemeral tail was never counted there."""
-    if state.config.durability == "ephemeral":
-        return min(state.gone_payload, covered)
+    if state.config.durability == "ephemeral" and state.memory is not None:
+        return state.gone_payload - state.memory.gone_payload(state.floor, state.deleted)
     return state.gone_payload

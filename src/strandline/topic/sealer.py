@@ -181,7 +181,8 @@ def _worth_a_file(group: list[Run], settings: SegmentSettings, now_us: int) -> b
     if payload >= settings.seal_bytes or count >= settings.seal_records:
         return True
     oldest_us = min(run.segment.info.created_us for run in group)
-    idle = now_us - oldest_us >= settings.seal_idle_s * 1e6
+    # A segment from the future was made before the clock was set back: nobody knows its age.
+    idle = abs(now_us - oldest_us) >= settings.seal_idle_s * 1e6
     return idle and payload >= settings.own_bytes_min
 
 

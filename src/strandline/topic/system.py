@@ -77,7 +77,8 @@ def describe(disk: Disk, directory: str) -> System:
     except (msgspec.DecodeError, ValueError) as error:
         raise Corrupt(f"the SYSTEM file cannot be read ({error})", path=path) from error
     line = content.replace(f'"{system.checksum}"'.encode(), b'""')
-    if system.checksum != xxh3_64_hexdigest(line.rstrip(b"\n")) or len(store_id) != 16:
+    whole = line.endswith(b"\n") and system.checksum == xxh3_64_hexdigest(line[:-1])
+    if not whole or len(store_id) != 16:
         raise Corrupt("the SYSTEM file fails its checksum", path=path)
     if system.format > FORMAT_VERSION:
         raise NewerFormat(

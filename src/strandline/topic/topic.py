@@ -17,13 +17,27 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from strandline.env.clock import Clock
-from strandline.errors import Invalid, RecordsLost, TooLarge, UnknownTopic
+from strandline.errors import (
+    Invalid,
+    RecordsLost,
+    TooLarge,
+    TopicFull,
+    UnknownTopic,
+)
 from strandline.record import Appended, Record
 from strandline.settings import LimitSettings, TopicConfig, topic_config
-from strandline.topic import deletes, retention
-from strandline.topic.append import Pending, flush_memory, place, set_fast_lane
+from strandline.topic import deletes
+from strandline.topic.append import (
+    Pending,
+    flush_memory,
+    flush_waiting,
+    place,
+    set_fast_lane,
+)
+from strandline.topic.arguments import check_expected_head, check_timeout, check_whole
 from strandline.topic.batch import (
     AppendOptions,
+    Batch,
     check_options,
     checked_fields,
     of_arrow,
@@ -31,9 +45,10 @@ from strandline.topic.batch import (
     of_one,
     of_plain,
 )
+from strandline.topic.floors import Floors
 from strandline.topic.page import Page
 from strandline.topic.pieces import Pieces
-from strandline.topic.read import NO_CUTOFF, Expired, read_page
+from strandline.topic.read import Expired, read_page
 from strandline.topic.state import TopicState, spans
 from strandline.wal import control
 from strandline.wal.codec import NO_FIELDS
@@ -85,6 +100,7 @@ class Topic:
         self._reader = reader
         self._clock = clock
         self._limits = limits
+        self._floors = Floors(state, shard, reader, clock)
         self._fast_size_max = -1
         if shard is not None:
             self._fast_size_max = limits.record_bytes_max
@@ -128,7 +144,7 @@ class Topic:
                 if ts > writer.last_ts:
                     writer.last_ts = ts
                 else:
-                    ts = writer.last_ts
+                    ts = writer.stamp_behind()
                 location = writer.place_single(state.id, seq, NO_FIELDS, data, ts)
                 state.next_seq = seq + 1
                 tail = state.tail
@@ -154,7 +170,7 @@ class Topic:
         self,
         data: Sequence[bytes],
         *,
-        keys: Sequence[bytes | None] | None = None,
+        keys: Sequence[bytes | str | None] | None = None,
         tags: Sequence[str | None] | None = None,
         nodes: Sequence[str | None] | None = None,
         metas: Sequence[bytes | None] | None = None,
@@ -162,9 +178,10 @@ class Topic:
         idempotency_key: bytes | str | None = None,
     ) -> Appended:
         """Append records as one batch: all of them become durable, or none."""
+        check_expected_head(expected_head)
         columns = {"key": keys, "tag": tags, "node": nodes, "meta": metas}
         batch = of_many(data, columns, idempotency_key, self._limits)
-        return place(self._state, self._shard(), batch, expected_head).wait()
+        return self._place(batch, expected_head).wait()
 
     def append_arrow(
         self,
@@ -174,19 +191,22 @@ class Topic:
         idempotency_key: bytes | str | None = None,
     ) -> Appended:
         """Append the rows of an Arrow batch: column data, and if present key, tag, node, meta."""
+        check_expected_head(expected_head)
         made = of_arrow(batch, idempotency_key, self._limits)
-        return place(self._state, self._shard(), made, expected_head).wait()
+        return self._place(made, expected_head).wait()
 
     def append_soon(
         self, data: bytes | Sequence[bytes], **options: Unpack[AppendOptions]
     ) -> Pending:
         """Place an append now and wait for it later: ``wait()``, or ``await durable()``."""
         if not options and type(data) is bytes:
-            return place(self._state, self._shard(), of_plain(data, self._limits), None)
+            return self._place(of_plain(data, self._limits), None)
         check_options(options)
         key, tag = options.get("key"), options.get("tag")
         node, meta = options.get("node"), options.get("meta")
         idempotency_key = options.get("idempotency_key")
+        expected_head = options.get("expected_head")
+        check_expected_head(expected_head)
         fields = checked_fields(key, tag, node, meta)
         if isinstance(data, bytes) and idempotency_key is None:
             batch = of_one(data, fields, tag, self._limits)
@@ -194,7 +214,17 @@ class Topic:
             many = [data] if isinstance(data, bytes) else data
             columns = {"key": fields[0], "tag": tag, "node": node, "meta": meta}
             batch = of_many(many, columns, idempotency_key, self._limits)
-        return place(self._state, self._shard(), batch, options.get("expected_head"))
+        return self._place(batch, expected_head)
+
+    def _place(self, batch: Batch, expected_head: int | None) -> Pending:
+        state, shard = self._state, self._shard()
+        try:
+            return place(state, shard, batch, expected_head)
+        except TopicFull:
+            if not state.config.ttl_ms:
+                raise
+        self.enforce_retention()  # what is over must not keep anything out
+        return place(state, shard, batch, expected_head)
 
     def read(
         self,
@@ -206,13 +236,15 @@ class Topic:
         epoch: int | None = None,
     ) -> Page:
         """The records after a cursor, at most so many. ``node`` is spared its own records."""
-        _check_whole(after=after, limit=limit, size_max=size_max)
+        check_whole(after=after, limit=limit, size_max=size_max)
         if after < 0 or limit < 1 or size_max < 1:
             raise Invalid("after is 0 or a seq, limit and size_max are at least 1")
         if limit > self._limits.page_records_max:
             raise TooLarge(f"limit is over page_records_max ({self._limits.page_records_max})")
         if node is not None and not isinstance(node, str):
             raise Invalid(f"node is text, not {type(node).__name__}")
+        if epoch is not None:
+            check_whole(epoch=epoch)
         while True:
             self._look()
             try:
@@ -224,14 +256,14 @@ class Topic:
                     size_max=size_max,
                     skip_node=node if self._state.config.dedupe_node else None,
                     epoch=epoch,
-                    cutoff=self._cutoff(),
+                    cutoff=self._floors.cutoff(),
                 )
             except Expired as found:
-                self._expire(found.floor)
+                self._floors.expire(found.floor)
 
     def cursor_at(self, ts: int) -> int:
         """The cursor from which a read gives the records of a time (microseconds) and later."""
-        _check_whole(ts=ts)
+        check_whole(ts=ts)
         ts = max(-_TS_MAX, min(ts, _TS_MAX))
         self._look()
         state = self._state
@@ -257,6 +289,8 @@ class Topic:
 
     def wait_for(self, after: int, timeout_s: float | None = None) -> bool:
         """Wait until the head is past a cursor; False when the time is over or the topic gone."""
+        check_whole(after=after)
+        check_timeout(timeout_s)
         state = self._state
         deadline = None if timeout_s is None else self._clock.monotonic() + timeout_s
         while state.head_seq <= after:
@@ -289,6 +323,13 @@ class Topic:
 
         Lost records raise ``RecordsLost`` unless the caller says that it does not mind.
         """
+        check_whole(after=after)
+        check_timeout(timeout_s)
+        return self._follow(after, node, timeout_s, lossy=lossy)
+
+    def _follow(
+        self, after: int, node: str | None, timeout_s: float | None, *, lossy: bool
+    ) -> Iterator[Record]:
         while True:
             page = self.read(after, 1024, node=node)
             if page.tombstone is not None and not lossy:
@@ -304,7 +345,7 @@ class Topic:
         if before is None and match is None:
             raise Invalid("say what to delete: before=SEQ, match=TAG, or both")
         if before is not None:
-            _check_whole(before=before)
+            check_whole(before=before)
             if before < 1:
                 raise Invalid("before is a seq: at least 1")
         if match is not None and not isinstance(match, str):
@@ -325,7 +366,7 @@ class Topic:
     def _delete(self, before: int | None, match: str | None, cold_seqs: BitMap64) -> Deleted:
         """The same with the maintenance lock held."""
         state, shard = self._state, self._shard()
-        self._enforce(log=True)
+        self._floors.enforce(shard)
         count = state.live_count
         bound = state.head_seq + 1 if before is None else min(before, state.head_seq + 1)
         if match is None:
@@ -337,7 +378,7 @@ class Topic:
         shard.writer.acquire()
         try:
             self._alive()
-            self._flush(shard)
+            flush_waiting(state, shard)
             shard.writer.place_control(state.id, message)
         finally:
             shard.writer.release()
@@ -352,7 +393,7 @@ class Topic:
         """Change the configuration from here on; what the old one evicted stays evicted."""
         state, shard = self._state, self._shard()
         with shard.maintenance:
-            self._enforce(log=True)
+            self._floors.enforce(shard)
             config = topic_config(state.config, options)
             while not self._try_alter(config):
                 # Appends of an fsync topic are under way: they are published in their old class.
@@ -399,63 +440,12 @@ class Topic:
 
     def enforce_retention(self) -> None:
         """Apply caps and ttl now and put the floor on the log: the retention job's turn."""
-        with self._shard().maintenance:
-            self._enforce(log=True)
-
-    def _cutoff(self) -> int:
-        """The time before which records are over by their ttl."""
-        ttl_ms = self._state.config.ttl_ms
-        return self._now() - ttl_ms * 1000 if ttl_ms else NO_CUTOFF
-
-    def _now(self) -> int:
-        return max(self._clock.now_us(), self._state.last_ts)
-
-    def _expire(self, floor: int) -> None:
-        shard = self._shard_or_none
-        with contextlib.nullcontext() if shard is None else shard.maintenance:
-            retention.raise_floor(self._state, Pieces(self._state, self._reader), floor, "ttl")
+        self._floors.enforce_now(self._shard())
 
     def _look(self) -> None:
         """Bring the floors up to date before somebody sees them."""
-        if self._state.dropped:
-            raise UnknownTopic(f"topic {self.name!r} was deleted: create it again")
-        if retention.is_limited(self._state):
-            shard = self._shard_or_none
-            if shard is None:
-                self._enforce(log=False)
-            else:
-                with shard.maintenance:
-                    self._enforce(log=False)
-
-    def _enforce(self, *, log: bool) -> None:
-        state = self._state
-        takes = (
-            retention.is_limited(state) and state.config.discard == "old"
-        ) or state.config.ttl_ms
-        if takes and retention.enforce(state, Pieces(state, self._reader), self._now()):
-            self._shrink_memory()
-        shard = self._shard_or_none
-        if log and state.evict_floor > state.evict_logged and shard is not None:
-            message = control.Evicted(state.evict_floor, state.evict_reason)
-            shard.writer.acquire()
-            try:
-                self._flush(shard)
-                shard.writer.place_control(state.id, message)
-            finally:
-                shard.writer.release()
-            state.evict_logged = state.evict_floor
-
-    def _shrink_memory(self) -> None:
-        """Let go of evicted records that are in no file and will never be in one."""
-        state = self._state
-        with state.guard:
-            if state.memory is not None and state.config.durability == "ephemeral":
-                state.memory = state.memory.from_seq(state.floor)
-
-    def _flush(self, shard: Shard) -> None:
-        """Put records on the log before a message that is about them. Writer's lock held."""
-        if self._state.config.durability == "memory":
-            flush_memory(self._state, shard)
+        self._alive()
+        self._floors.look()
 
     def _shard(self) -> Shard:
         if self._shard_or_none is None:
@@ -465,9 +455,3 @@ class Topic:
     def _alive(self) -> None:
         if self._state.dropped:
             raise UnknownTopic(f"topic {self.name!r} was deleted: create it again")
-
-
-def _check_whole(**numbers: object) -> None:
-    for name, number in numbers.items():
-        if not isinstance(number, int):
-            raise Invalid(f"{name} is a whole number, not {type(number).__name__}")

@@ -77,6 +77,10 @@ class ShardFiles:
         """Bytes that the files take on disk."""
         return sum(entry.size for entry in self.entries)
 
+    def size_behind(self) -> int:
+        """Bytes on disk of the files that checkpoints can let go: all but the newest."""
+        return sum(entry.size for entry in self.entries[:-1])
+
     def drop_below(self, lsn: int) -> list[str]:
         """Forget the files that lie wholly below an lsn; their paths, for the caller to remove."""
         gone = [

@@ -68,6 +68,8 @@ class Writer:
         self.term = term
         self.durable_upto = end_lsn
         self.last_ts = last_ts
+        self._slow_ts = -1
+        self._slow_from = (last_ts, 0.0)
         self.failure: StrandlineError | None = None
         self._clock = clock
         self._settings = settings
@@ -115,9 +117,22 @@ class Writer:
         """The commit time: the wall clock, but never before an earlier commit's. Lock held."""
         now = self._clock.now_us()
         if now <= self.last_ts:
-            return self.last_ts
+            return self.stamp_behind()
         self.last_ts = now
         return now
+
+    def stamp_behind(self) -> int:
+        """The commit time while the wall clock is behind the last one. Lock held.
+
+        It goes on at half the true pace: so the wall clock catches up with it, and what is counted
+        from it (ttl, idempotency) ends late, but neither early nor never.
+        """
+        now_s = self._clock.monotonic()
+        if self._slow_ts != self.last_ts:  # the first since the wall clock was ahead
+            self._slow_from = (self.last_ts, now_s)
+        first, since_s = self._slow_from
+        self._slow_ts = self.last_ts = max(self.last_ts, first + int((now_s - since_s) * 500_000))
+        return self.last_ts
 
     def place_single(self, topic_id: int, seq: int, sizes: int, payload: bytes, ts: int) -> int:
         """Place one record; returns its location. Lock held."""

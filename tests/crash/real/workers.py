@@ -57,7 +57,10 @@ def work_through_errors(directory: str, pipe: str) -> int:
 
     After a failed sync nothing may be acked any more; reads go on, whatever happens.
     """
-    reporter = reporter_of(pipe, 1)
+    try:
+        reporter = reporter_of(pipe, 1)
+    except OSError:
+        return FAILED  # it was the journal's own call that failed
     try:
         store = strandline.open(
             directory, settings=settings(), clock=QuickClock(), start_jobs=False

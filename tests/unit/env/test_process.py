@@ -11,6 +11,7 @@ import pytest
 
 import strandline
 from strandline.env import process
+from strandline.env.disk import OsDisk
 from strandline.errors import Closed
 from tests.unit.store.world import payloads
 
@@ -98,6 +99,32 @@ def test_a_child_that_lives_on_does_not_keep_the_lock(data_dir):
     os.close(writing)
     os.waitpid(child, 0)
     assert found == [b"1"]
+
+
+def test_a_child_that_was_never_told_does_not_keep_the_lock(tmp_path):
+    """As one that is forked in C, or that has not come to its senses yet."""
+    disk = OsDisk()
+    path = str(tmp_path / "LOCK")
+    lock = disk.lock(path, b"me")
+    assert lock is not None
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        signal.alarm(DEADLINE_S)
+        os.close(writing)
+        os.read(reading, 1)
+        os._exit(0)
+    os.close(reading)
+
+    lock.release()
+    again = disk.lock(path, b"again")
+
+    os.close(writing)
+    os.waitpid(child, 0)
+    assert again is not None
+    again.release()
 
 
 def test_a_child_can_open_the_store_when_the_parent_has_closed_it(data_dir):

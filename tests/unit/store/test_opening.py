@@ -247,3 +247,24 @@ def test_the_path_may_be_relative(tmp_path, monkeypatch):
 
     with strandline.open(str(tmp_path / "data")) as store:
         assert payloads(store.topic("t")) == [b"x"]
+
+
+@pytest.mark.parametrize(("call", "where"), [("make_dirs", "quarantine"), ("rename", "segments")])
+def test_a_segment_that_nothing_refers_to_stays_where_it_is_when_there_is_no_room(call, where):
+    world = World()
+    topic = world.store.topic("t")
+    topic.append(b"x")
+    world.store.checkpoint()
+    world.store.close()
+    orphan = f"{PATH}/segments/shared/0000000000000009.seg"
+    world.disk.durable_replace(orphan, b"of a checkpoint that was never finished")
+    fault = world.disk.fail(call, path_contains=where, errno=errno.ENOSPC)
+
+    world.store = world.open()
+
+    assert fault.fired == 1
+    assert payloads(world.store.topic("t")) == [b"x"]
+    assert orphan in world.files()
+    world.reopen()
+    assert orphan not in world.files()
+    assert len(world.files("quarantine")) == 1

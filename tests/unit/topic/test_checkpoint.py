@@ -257,3 +257,40 @@ def test_a_checkpoint_is_due_by_size_by_time_and_never_without_news():
     topic.append_many([b"x" * 1000] * 100)
 
     assert (quiet, still_quiet, aged, fresh, due()) == (False, False, True, False, True)
+
+
+def test_checkpoints_are_as_rare_as_the_setting_says_however_large_a_log_file_is():
+    world = World(
+        wal=WalSettings(file_size_first=1 << 18, file_size_max=1 << 18),
+        segment=SegmentSettings(checkpoint_bytes=5_000, checkpoint_interval_s=3600),
+    )
+    topic = world.store.topic("t")
+    checkpoints = 0
+
+    for _ in range(200):
+        topic.append(b"x" * 100)
+        if world.store._checkpointer.is_due():
+            world.store.checkpoint()
+            checkpoints += 1
+    bytes_logged = world.store._shards[0].writer.end_lsn
+
+    assert bytes_logged // 5_000 - 1 <= checkpoints <= bytes_logged // 5_000
+
+
+def test_log_files_that_hold_little_make_a_checkpoint_due_until_they_are_gone():
+    world = World(
+        wal=WalSettings(file_size_first=1 << 18, file_size_max=1 << 18),
+        segment=SegmentSettings(checkpoint_bytes=200_000, checkpoint_interval_s=3600),
+    )
+    for _ in range(8):
+        world.reopen().topic("t").append(b"x")
+    checkpoints = 0
+
+    for _ in range(20):
+        world.store.topic("t").append(b"x")
+        if world.store._checkpointer.is_due():
+            world.store.checkpoint()
+            checkpoints += 1
+
+    assert 1 <= checkpoints <= 3
+    assert len(world.store._shards[0].writer.files.entries) == 1

@@ -28,6 +28,7 @@ def _unharmed(world: World) -> None:
 
 BAD_DATA = [None, 5, 1.5, "text", {}, {b"a": 1}, {b"a"}, [None], [1], [[b"a"]], object()]
 BAD_DATA += [bytearray(b"a"), memoryview(b"a"), iter([b"a"])]
+BAD_DATA += [["text"], [b"a", "text"], [bytearray(b"a")], [b"a", None], range(3), np.array([1, 2])]
 
 
 @pytest.mark.parametrize("data", BAD_DATA, ids=repr)
@@ -38,6 +39,62 @@ def test_a_record_that_is_not_bytes_is_refused(data):
     for append in (topic.append, topic.append_many, topic.append_soon):
         with pytest.raises(Invalid):
             append(data)
+
+    _unharmed(world)
+
+
+def test_one_record_is_no_list_of_records():
+    topic = World().store.topic("t")
+
+    with pytest.raises(Invalid, match="use append for one"):
+        topic.append_many(b"abc")
+
+    assert topic.head_seq == 0
+
+
+def test_the_complaint_names_the_record_or_value_that_is_wrong():
+    topic = World().store.topic("t")
+    good = [b"x"] * 5
+
+    for call in (topic.append, topic.append_many, topic.append_soon):
+        with pytest.raises(Invalid, match="record 3 is str, not bytes"):
+            call([b"a", b"b", b"c", "d", b"e"])
+    with pytest.raises(Invalid, match="tag 2 is bytes: give text or None"):
+        topic.append_many(good, tags=["a", None, b"c", "d", "e"])
+    with pytest.raises(Invalid, match="meta 0 is str: give bytes or None"):
+        topic.append_many(good, metas=["text"] * 5)
+
+    assert topic.head_seq == 0
+
+
+def test_kinds_of_bytes_and_text_are_bytes_and_text():
+    topic = World().store.topic("t")
+    names = np.array(["eu", "us"])
+
+    topic.append_many(np.array([b"a", b"b"]), tags=list(names), keys=["k", b"k"])
+
+    assert [(record.data, record.tag, record.key) for record in topic.read().records] == [
+        (b"a", "eu", b"k"),
+        (b"b", "us", b"k"),
+    ]
+    assert topic.delete(match="eu").deleted == 1
+
+
+@pytest.mark.parametrize("head", ["x", "0", 0.0, b"0", [], True, -1], ids=repr)
+def test_a_head_that_is_no_seq_is_a_wrong_request_and_no_conflict(head):
+    world = World()
+    topic = world.store.topic("t")
+    table = pa.table({"data": [b"x"]})
+
+    for call, data in (
+        (topic.append, b"x"),
+        (topic.append, [b"x"]),
+        (topic.append_soon, b"x"),
+        (topic.append_many, [b"x"]),
+        (topic.append_arrow, table),
+    ):
+        with pytest.raises(Invalid, match="expected_head"):
+            call(data, expected_head=head)
 
     _unharmed(world)
 
@@ -89,6 +146,14 @@ def test_a_field_of_the_wrong_kind_is_refused(options):
         {"tags": [1, 2]},
         {"tags": [SURROGATE, "a"]},
         {"tags": [b"\xff", b"a"]},
+        {"tags": [b"eu", b"us"]},
+        {"tags": b"eu"},
+        {"tags": SURROGATE},
+        {"nodes": [b"n", None]},
+        {"metas": ["text", None]},
+        {"metas": "text"},
+        {"keys": [5, None]},
+        {"expected_head": "x"},
         {"nodes": 5},
         {"metas": [1.5, None]},
         {"idempotency_key": 7},

@@ -249,3 +249,62 @@ def test_every_reading_verb_sees_records_in_memory(durability):
     assert topic.cursor_at(start + 5_000_000) == 5
     assert topic.delete(match="t").deleted == 10
     assert topic.statistics().payload_bytes == 0
+
+
+@pytest.mark.parametrize("looked_at", [True, False])
+@pytest.mark.parametrize("checkpointed", [True, False])
+def test_what_an_ephemeral_topic_evicted_is_not_counted_once_it_is_on_the_log(
+    checkpointed, looked_at
+):
+    world = World()
+    topic = world.store.topic("t", durability="ephemeral", cap_records=3)
+    for number in range(1, 6):
+        topic.append_many([b"x" * number] * 2)
+        topic.append(b"y" * number)
+        if looked_at:
+            topic.read()
+
+    topic.alter(durability="disk")
+    topic.append(b"z" * 20)
+    before = (payloads(topic), topic.statistics().payload_bytes)
+    if checkpointed:
+        world.store.checkpoint()
+    topic = world.kill().topic("t")
+
+    assert before == ([b"x" * 5, b"y" * 5, b"z" * 20], 30)
+    assert (payloads(topic), topic.statistics().payload_bytes) == before
+
+
+@pytest.mark.parametrize("checkpointed", [True, False])
+def test_records_that_ephemeral_ones_displaced_do_not_come_back_after_a_kill(checkpointed):
+    world = World()
+    topic = world.store.topic("t", durability="disk")
+    topic.append_many([b"0", b"1", b"2", b"3"])
+    if checkpointed:
+        world.store.checkpoint()
+    topic.alter(durability="ephemeral", cap_records=3)
+    topic.append_many([b"lost"] * 2)
+    found = payloads(topic)
+
+    topic = world.kill().topic("t")
+
+    assert found == [b"3", b"lost", b"lost"]
+    assert payloads(topic) == [b"3"]
+    assert topic.statistics().payload_bytes == 1
+
+
+def test_a_delete_in_an_ephemeral_tail_is_not_counted_against_the_records_below_it():
+    world = World()
+    topic = world.store.topic("t")
+    topic.append(b"123456")
+    topic.alter(durability="ephemeral")
+    topic.append(b"abcde", tag="a")
+    topic.append_many([b"fg", b"h"], tags=["a", None])
+    topic.delete(match="a")
+    world.store.checkpoint()
+
+    topic = world.kill().topic("t")
+
+    found = topic.statistics()
+    assert payloads(topic) == [b"123456"]
+    assert (found.count, found.payload_bytes) == (1, 6)

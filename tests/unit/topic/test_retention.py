@@ -238,6 +238,38 @@ def test_a_topic_that_refuses_never_evicts_by_its_cap_even_with_a_ttl():
     assert len(payloads(topic)) == 10
 
 
+@pytest.mark.parametrize("durability", ["ephemeral", "memory", "disk", "fsync"])
+@pytest.mark.parametrize("cap", [{"cap_records": 2}, {"cap_bytes": 2}])
+def test_records_whose_ttl_is_over_keep_no_append_out(cap, durability):
+    world = World()
+    options = {"discard": "reject", "ttl_ms": 1000, "durability": durability}
+    topic = world.store.topic("t", **options, **cap)
+    topic.append_many([b"a", b"b"])
+    with pytest.raises(TopicFull):
+        topic.append(b"x")
+
+    world.clock.advance(1.1)
+    placed = [topic.append(b"c"), topic.append_soon([b"d"]).wait()]
+
+    assert [appended.first_seq for appended in placed] == [3, 4]
+    assert payloads(topic) == [b"c", b"d"]
+    with pytest.raises(TopicFull):
+        topic.append_many([b"e"])
+
+
+def test_what_an_append_found_to_be_over_stays_so_after_a_kill_and_a_clock_set_back():
+    world = World()
+    topic = world.store.topic("t", cap_records=2, discard="reject", ttl_ms=1000)
+    topic.append_many([b"a", b"b"])
+    world.clock.jump_wall(3600)
+    topic.append(b"c")
+
+    world.clock.jump_wall(-3600)
+    topic = world.kill().topic("t")
+
+    assert payloads(topic) == [b"c"]
+
+
 @pytest.mark.parametrize("cap", [{"cap_records": 2}, {"cap_bytes": 2}])
 def test_an_append_under_way_counts_for_the_cap(cap):
     topic = World().store.topic("t", durability="fsync", discard="reject", **cap)
