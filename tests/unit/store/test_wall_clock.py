@@ -248,7 +248,7 @@ def test_no_job_spins_or_stalls_when_the_clock_jumps():
 
         topic.append(b"x")
         lsn = store._shards[0].writer.end_lsn
-        clock.advance(1)
+        clock.advance(world.settings.lake.interval_s)  # the longest of all
         _until(lambda before=before: all(runs()[name] > before[name] for name in before))
         _until(at_rest)
         assert all(runs()[name] - count <= 3 for name, count in before.items())
