@@ -276,7 +276,7 @@ class Store:
         self._shards = [Shard(self._writer(number)) for number in range(wal.shards)]
         found.catalog.attach(self._shards)
         segment = self._settings.segment
-        roots = Roots(
+        self._roots = roots = Roots(
             disk,
             layout.meta,
             found.catalog,
@@ -398,6 +398,8 @@ class Store:
         syncing = self._jobs[: len(self._shards)]
         for job in self._jobs[len(self._shards) :]:
             job.stop()
+        with self._checkpointing:  # a job that did not stop in time writes no root any more
+            self._roots.close()
         try:
             for shard in self._shards:
                 self._close_shard(shard)

@@ -45,6 +45,7 @@ from strandline.topic.state import Run, TopicState
 from strandline.wal.block import Block
 from strandline.wal.reader import Reader
 
+_LOOK_S = 60.0  # between two looks at a manifest that others may have changed
 _SWEEP_S = 60.0  # between two sweeps of a topic, when there is something to delete
 
 
@@ -74,6 +75,8 @@ class Relocator:
         self._turn = threading.Lock()
         self._told: dict[int, BitMap64] = {}
         """By topic: the deleted seqs that its manifest knows of."""
+        self._looked: dict[int, float] = {}
+        """By topic: when its newest manifest was last asked for."""
         self._swept: dict[int, float] = {}
         """By topic: when it was last swept."""
 
@@ -188,7 +191,12 @@ class Relocator:
         """Tell the manifest what was deleted and evicted; rewrite files that are mostly dead."""
         floor, deleted = state.floor, state.deleted
         news = deleted is not None and self._told.get(state.id) is not deleted
-        if news or (len(cold) and cold.lasts[0] < floor):
+        news = news or (len(cold) > 0 and cold.lasts[0] < floor)
+        now_s = self._clock.monotonic()
+        if not news and now_s - self._looked.get(state.id, -_LOOK_S) < _LOOK_S:
+            return
+        self._looked[state.id] = now_s
+        if news:
             hidden = (
                 None if deleted is None else deleted & BitMap64(range(floor, cold.last_seq + 1))
             )

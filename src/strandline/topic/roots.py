@@ -11,6 +11,7 @@ import bisect
 from collections.abc import Callable
 
 from strandline.env.disk import Disk
+from strandline.errors import Closed
 from strandline.lake.cold import ColdEntry
 from strandline.segment.library import Library
 from strandline.topic import root as root_file
@@ -47,6 +48,11 @@ class Roots:
         self._quarantine = quarantine
         self._doomed: list[tuple[int, str]] = []
         self._first_number = current.number
+        self._closed = False
+
+    def close(self) -> None:
+        """Write none from now on: the store may soon be another process's."""
+        self._closed = True
 
     def doom(self, path: str, last_root: int) -> None:
         """Remove a file once no kept root can refer to it: this one still does."""
@@ -63,6 +69,8 @@ class Roots:
 
         ``news`` is the payload by topic that this root covers and the last one did not.
         """
+        if self._closed:
+            raise Closed("the store is closed: open it again")
         topics = self._capture(replay_lsns, news or {})
         synced = {}
         for shard in self._catalog.shards:

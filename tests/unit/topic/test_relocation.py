@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from strandline.errors import Corrupt, Denied, Fenced, Invalid, Unavailable
+from strandline.errors import Closed, Corrupt, Denied, Fenced, Invalid, StrandlineError, Unavailable
+from strandline.store import Store
 from tests.unit.topic.cold_world import ColdWorld, seqs_of
 
 DEADLINE_S = 20.0
@@ -248,3 +249,41 @@ def test_an_unreachable_lake_fails_cold_reads_only():
         topic.read(0)
 
     assert seqs_of(topic, after=400) == list(range(401, 501))
+
+
+def test_a_relocation_that_ends_after_the_store_was_closed_changes_nothing():
+    world = ColdWorld()
+    topic = world.store.topic("t")
+    world.fill(topic, 3)
+    reached, released = threading.Event(), threading.Event()
+
+    def wait(operation: str, key: str) -> None:
+        del key
+        if operation == "put_file":
+            reached.set()
+            assert released.wait(DEADLINE_S)
+
+    failures: list[Exception] = []
+
+    def relocate(store: Store) -> None:
+        try:
+            store.relocate()
+        except StrandlineError as error:
+            failures.append(error)
+
+    world.objects.on_call = wait
+    mover = threading.Thread(target=relocate, args=(world.store,))
+    mover.start()
+    assert reached.wait(DEADLINE_S)
+
+    topic = world.reopen().topic("t")
+    roots = world.disk.list_dir("/data/meta")
+    released.set()
+    mover.join(DEADLINE_S)
+
+    assert isinstance(failures[0], Closed)
+    assert world.disk.list_dir("/data/meta") == roots
+    assert seqs_of(topic) == list(range(1, 301))
+    world.objects.on_call = None
+    world.store.relocate()
+    assert seqs_of(topic) == list(range(1, 301))
