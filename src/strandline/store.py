@@ -207,10 +207,12 @@ class Store:
             self._closed = True
         if not self.readonly and not self._forked:
             self._close_writing()
-        self._found.close()
-        self._lake.close()
-        if self._lock is not None:
-            self._lock.release()
+        try:
+            self._found.close()
+            self._lake.close()
+        finally:
+            if self._lock is not None:
+                self._lock.release()
 
     def forked(self) -> None:
         """In a forked child: this store belongs to the parent."""
@@ -284,6 +286,9 @@ class Store:
             found.root,
             shard_directory=layout.shard,
             quarantine=layout.quarantine,
+            retired_ends={
+                number: log.end_lsn for number, log in found.logs.items() if number >= wal.shards
+            },
         )
         self._checkpointer = Checkpointer(
             disk,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import strandline
 from strandline.errors import Conflict, TooLarge, TopicFull
 from strandline.settings import (
+    LakeSettings,
     SegmentSettings,
     Settings,
     SpaceSettings,
@@ -36,6 +38,8 @@ REFUSALS = (Conflict, TopicFull, TooLarge)
 class TopicMachine(RuleBasedStateMachine):
     """One topic under test, and a neighbour that shares its files."""
 
+    lake = LakeSettings(hot_segments=1000)
+
     @initialize(
         durability=st.sampled_from(DURABILITIES),
         options=strategies.limits(),
@@ -50,6 +54,7 @@ class TopicMachine(RuleBasedStateMachine):
         self.settings = Settings(
             wal=WalSettings(shards=shards, file_size_first=8192, file_size_max=16384),
             segment=segment,
+            lake=self.lake,
             space=SpaceSettings(free_soft=0, free_hard=0, ballast_bytes=0),
         )
         self.disk, self.clock = SimDisk(), SimClock()
@@ -268,7 +273,7 @@ class TopicMachine(RuleBasedStateMachine):
 
     def _come_back(self, shards) -> None:
         wal = WalSettings(shards=shards, file_size_first=8192, file_size_max=16384)
-        self.settings = Settings(wal=wal, segment=self.settings.segment, space=self.settings.space)
+        self.settings = msgspec.structs.replace(self.settings, wal=wal)
         self._open()
         self.topic = self.store.existing_topic("topic")
         self.model.reopen()
@@ -276,3 +281,82 @@ class TopicMachine(RuleBasedStateMachine):
 
 TestTopic = TopicMachine.TestCase
 TestTopic.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+
+
+class ColdTopicMachine(TopicMachine):
+    """The same for a topic whose segments move into the lake.
+
+    There a cap on bytes and the ttl take whole files, and a file counts until it leaves: the model,
+    which counts every record, is asked only what is exact.
+    """
+
+    @initialize(
+        durability=st.sampled_from(DURABILITIES),
+        cap_records=st.sampled_from((0, 0, 10, 60)),
+        compression=st.sampled_from(("none", "zstd")),
+        shards=st.sampled_from((1, 2)),
+        hot_segments=st.sampled_from((0, 1, 3)),
+        zone_rows=st.sampled_from((1, 5, 100)),
+        file_bytes=st.sampled_from((1, 1000)),
+    )
+    def begin(
+        self, durability, cap_records, compression, shards, hot_segments, zone_rows, file_bytes
+    ):
+        self.lake = LakeSettings(
+            hot_segments=hot_segments,
+            zone_rows=zone_rows,
+            file_bytes=file_bytes,
+            cache_bytes=1000,
+            grace_s=100.0,
+            keep_s=100.0,
+        )
+        options = {"cap_records": cap_records}
+        TopicMachine.begin(self, durability, options, compression, shards, seal_bytes=1)
+
+    @rule()
+    def relocate(self):
+        self.store.relocate()
+        self.model.log_floor()
+
+    @rule(
+        cap_records=st.sampled_from((0, 10, 60)),
+        durability=st.none() | st.sampled_from(DURABILITIES),
+    )
+    def alter(self, cap_records, durability):
+        TopicMachine.alter(self, {"cap_records": cap_records}, durability)
+
+    @rule(seconds=st.sampled_from((-0.5, -3600, 3600)))
+    def jump(self, seconds):
+        self.alter(self.model.config.cap_records, None)
+        self.clock.jump_wall(seconds)
+
+    @rule(shards=st.sampled_from((1, 2)))
+    def kill(self, shards):
+        if self.model.config.durability == "memory":
+            self.alter(self.model.config.cap_records, "disk")
+        TopicMachine.kill(self, shards)
+
+    @rule()
+    def statistics(self):
+        self._look()
+
+        found = self.topic.statistics()
+
+        assert found.earliest_seq == self.model.earliest_seq
+        assert found.count == len(self.model.live)
+        assert found.payload_bytes >= self.model.payload_bytes
+
+    @rule()
+    def delete_everything(self):
+        """Then nothing counts any more, whatever was moved, deleted or rewritten before."""
+        if not self.model.head_seq:
+            return
+        self.model.delete(now_us=self._now_us(), before=self.model.head_seq + 1, match=None)
+
+        self.topic.delete(before=self.model.head_seq + 1)
+
+        assert self.topic.statistics().payload_bytes == 0
+
+
+TestColdTopic = ColdTopicMachine.TestCase
+TestColdTopic.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)

@@ -133,9 +133,10 @@ class FolderObjects:
     def close(self) -> None:
         """Let go of what is aside. A later write begins again."""
         with self._making:
-            if self._aside is not None and self._alive is not None:
-                _remove_aside(self._disk, self._aside, self._alive)
-            self._aside = self._alive = None
+            aside, alive, self._aside, self._alive = self._aside, self._alive, None, None
+            if aside is not None and alive is not None:
+                with contextlib.suppress(OSError):  # the next writer cleans up after us
+                    _remove_aside(self._disk, aside, alive)
 
     def _begin(self, key: str) -> DurableFile:
         path = self._path(key)

@@ -62,6 +62,7 @@ class Rewriter:
             found.root,
             shard_directory=layout.shard,
             quarantine=layout.quarantine,
+            retired_ends={},
         )
         self._checkpointer = Checkpointer(
             disk,

@@ -8,7 +8,7 @@ and repeatable: a file that comes back after a crash is one that nothing refers 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from strandline.env.disk import Disk
 from strandline.errors import Closed
@@ -37,7 +37,9 @@ class Roots:
         *,
         shard_directory: Callable[[int], str],
         quarantine: str,
+        retired_ends: Mapping[int, int],
     ) -> None:
+        """``retired_ends`` says where the logs of shards end that are no longer used."""
         self.current = current
         self.previous = current
         self._disk = disk
@@ -46,6 +48,7 @@ class Roots:
         self._library = library
         self._shard_directory = shard_directory
         self._quarantine = quarantine
+        self._retired_ends = retired_ends
         self._doomed: list[tuple[int, str]] = []
         self._first_number = current.number
         self._closed = False
@@ -124,7 +127,9 @@ class Roots:
             self._remove_set_aside()
         active = {shard.number for shard in self._catalog.shards}
         for entry in self.previous.shards:
-            covered = entry.replay_lsn == self.current.replay_lsn(entry.shard)
+            # Also roots without a checkpoint are written, so that two agree does not mean covered.
+            end_lsn = self._retired_ends.get(entry.shard, entry.replay_lsn)
+            covered = min(entry.replay_lsn, self.current.replay_lsn(entry.shard)) >= end_lsn
             if entry.shard not in active and covered:
                 self._remove_shard(self._shard_directory(entry.shard))
 

@@ -77,7 +77,8 @@ class Sealer:
         if not (plan.added or plan.removed or dead):
             return False
         live = [number for number in self._library.segments if number not in dead]
-        replay = {entry.shard: entry.replay_lsn for entry in self._roots.current.shards}
+        replay = {shard.number: 0 for shard in self._catalog.shards}  # some may be new
+        replay |= {entry.shard: entry.replay_lsn for entry in self._roots.current.shards}
         last_root = self._roots.current.number
         self._roots.write(replay, live, self._roots.current.term)
         self._apply(plan)
