@@ -23,6 +23,7 @@ from strandline.errors import Closed, Invalid, Locked, StrandlineError, Unavaila
 from strandline.jobs import Job, JobHealth
 from strandline.lake.intake import Intake
 from strandline.lake.lake import Lake
+from strandline.lake.sweep import Swept
 from strandline.settings import Settings, TopicConfig, topic_config
 from strandline.topic import reopen, retention, system
 from strandline.topic.checkpoint import Checkpointer
@@ -151,11 +152,22 @@ class Store:
         except OSError as error:
             raise as_unavailable(error, "a checkpoint") from error
 
-    def relocate(self) -> None:
+    def relocate(self, progress: Progress = _silent) -> None:
         """Move sealed segments beyond the hot bound into the lake now."""
         self._check_writable()
         try:
-            self._relocator.run_once()
+            self._relocator.run_once(progress)
+        except OSError as error:
+            raise as_unavailable(error, "the lake") from error
+
+    def sweep(self, *, orphans: bool = False) -> dict[str, Swept]:
+        """Delete from the lake what has been out of use long enough; what was done, by topic.
+
+        With ``orphans`` also look for objects that no manifest names, which takes a listing.
+        """
+        self._check_writable()
+        try:
+            return self._relocator.sweep(orphans=orphans)
         except OSError as error:
             raise as_unavailable(error, "the lake") from error
 
