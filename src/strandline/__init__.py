@@ -7,12 +7,14 @@ The folders in the order in which data flows through them; each imports only tho
     jobs.py                           background work with one life cycle
     wal/                              1 durable: frames on disk, group commit, recovery
     segment/                          2 sealed: immutable files of blocks
+    lake/                             3 cold: Parquet files in an object store, open to others
     topic/                            4 one ordered log: append, read, delete, retain, checkpoint
     store.py                          opens, wires, starts and stops
     testing/                          the simulated world
     cli/ demo/                        the command line, and the tour
 """
 
+from strandline import lake
 from strandline.errors import (
     AlreadyThere,
     Closed,
@@ -20,6 +22,7 @@ from strandline.errors import (
     Corrupt,
     Denied,
     DiskFull,
+    Fenced,
     Invalid,
     Locked,
     NewerFormat,
@@ -39,7 +42,9 @@ from strandline.errors import (
 )
 from strandline.record import Appended, Record, Tombstone
 from strandline.settings import (
+    LakeSettings,
     LimitSettings,
+    ObjectSettings,
     SegmentSettings,
     Settings,
     SpaceSettings,
@@ -59,14 +64,17 @@ __all__ = [
     "Corrupt",
     "Denied",
     "DiskFull",
+    "Fenced",
     "Health",
     "Invalid",
+    "LakeSettings",
     "LimitSettings",
     "Locked",
     "NewerFormat",
     "NoBucket",
     "NotAStore",
     "NotFound",
+    "ObjectSettings",
     "Page",
     "Poisoned",
     "Record",
@@ -88,5 +96,6 @@ __all__ = [
     "UnknownTopic",
     "Unreachable",
     "WalSettings",
+    "lake",
     "open",
 ]
