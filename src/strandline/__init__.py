@@ -7,12 +7,14 @@ The folders in the order in which data flows through them; each imports only tho
     jobs.py                           background work with one life cycle
     wal/                              1 durable: frames on disk, group commit, recovery
     segment/                          2 sealed: immutable files of blocks
+    lake/                             3 cold: Parquet files in an object store, open to others
     topic/                            4 one ordered log: append, read, delete, retain, checkpoint
     store.py                          opens, wires, starts and stops
     testing/                          the simulated world
     cli/ demo/                        the command line, and the tour
 """
 
+from strandline import lake
 from strandline.errors import (
     AlreadyThere,
     Closed,
@@ -20,6 +22,7 @@ from strandline.errors import (
     Corrupt,
     Denied,
     DiskFull,
+    Fenced,
     Invalid,
     Locked,
     NewerFormat,
@@ -41,6 +44,7 @@ from strandline.record import Appended, Record, Tombstone
 from strandline.settings import (
     LakeSettings,
     LimitSettings,
+    ObjectSettings,
     SegmentSettings,
     Settings,
     SpaceSettings,
@@ -60,6 +64,7 @@ __all__ = [
     "Corrupt",
     "Denied",
     "DiskFull",
+    "Fenced",
     "Health",
     "Invalid",
     "LakeSettings",
@@ -69,6 +74,7 @@ __all__ = [
     "NoBucket",
     "NotAStore",
     "NotFound",
+    "ObjectSettings",
     "Page",
     "Poisoned",
     "Record",
@@ -90,5 +96,6 @@ __all__ = [
     "UnknownTopic",
     "Unreachable",
     "WalSettings",
+    "lake",
     "open",
 ]

@@ -23,6 +23,7 @@ from strandline.errors import Closed, Invalid, Locked, StrandlineError, Unavaila
 from strandline.jobs import Job, JobHealth
 from strandline.lake.intake import Intake
 from strandline.lake.lake import Lake
+from strandline.lake.sweep import Swept
 from strandline.settings import Settings, TopicConfig, checked, topic_config
 from strandline.topic import reopen, retention, system
 from strandline.topic.checkpoint import Checkpointer
@@ -155,11 +156,22 @@ class Store:
         except OSError as error:
             raise as_unavailable(error, "a checkpoint") from error
 
-    def relocate(self) -> None:
+    def relocate(self, progress: Progress = _silent) -> None:
         """Move sealed segments beyond the hot bound into the lake now."""
         self._check_writable()
         try:
-            self._relocator.run_once()
+            self._relocator.run_once(progress)
+        except OSError as error:
+            raise as_unavailable(error, "the lake") from error
+
+    def sweep(self, *, orphans: bool = False) -> dict[str, Swept]:
+        """Delete from the lake what has been out of use long enough; what was done, by topic.
+
+        With ``orphans`` also look for objects that no manifest names, which takes a listing.
+        """
+        self._check_writable()
+        try:
+            return self._relocator.sweep(orphans=orphans)
         except OSError as error:
             raise as_unavailable(error, "the lake") from error
 
@@ -303,17 +315,25 @@ class Store:
         self._sealer = Sealer(
             self._clock, found.catalog, found.library, roots, self._checkpointer, segment
         )
+        self._relocator = self._make_relocator(found)
+        self._space = SpaceWatch(disk, layout, self._shards, self._settings.space)
+        self._space.make_room()
+        reopen.quarantine_orphans(disk, layout, roots, found)
+        reopen.declare_lost_tails(found, self._shards, disk.boot_id())
+        self._make_jobs()
+
+    def _make_relocator(self, found: Recovered) -> Relocator:
         intake = Intake(
             self._objects,
-            disk,
+            self._disk,
             self._clock,
             self._settings.lake,
             store_id=found.store_id,
-            spool=layout.spool,
+            spool=self._layout.spool,
             doubted=bool(self._settings.lake.url),
         )
         intake.empty_spool()
-        self._relocator = Relocator(
+        return Relocator(
             self._clock,
             found.catalog,
             self._sealer,
@@ -322,11 +342,6 @@ class Store:
             reader=self._reader,
             changing=self._checkpointing,
         )
-        self._space = SpaceWatch(disk, layout, self._shards, self._settings.space)
-        self._space.make_room()
-        reopen.quarantine_orphans(disk, layout, roots, found)
-        reopen.declare_lost_tails(found, self._shards, disk.boot_id())
-        self._make_jobs()
 
     def _writer(self, number: int) -> Writer:
         found = self._found

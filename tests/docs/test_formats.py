@@ -7,6 +7,7 @@ from typing import get_args
 
 import pytest
 
+from strandline.lake.cold import ColdEntry
 from strandline.segment.library import Library
 from strandline.segment.reader import SegmentInfo
 from strandline.segment.rows import of_singles
@@ -105,6 +106,7 @@ def test_the_checkpoint_example_is_what_the_codec_writes_and_reads():
         ("segment", SegmentInfo),
         ("topic", TopicEntry),
         ("gap", root_file.GapEntry),
+        ("cold", ColdEntry),
     ],
 )
 def test_the_checkpoint_page_lists_as_many_fields_as_are_stored(structure, kind):

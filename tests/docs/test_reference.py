@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -11,15 +12,10 @@ from strandline.settings import MIB, Settings, TopicConfig
 from tests.house.tree import read_document
 
 ROW = re.compile(r"^\| `([a-z_.]+)` \| (\S.*?) \|", re.MULTILINE)
-GROUPS = Settings.__struct_fields__
 
 
 def test_the_settings_table_is_complete_and_tells_the_defaults():
-    expected = {
-        f"{group}.{field}": _shown(default)
-        for group in GROUPS
-        for field, default in msgspec.structs.asdict(getattr(Settings(), group)).items()
-    }
+    expected = dict(_defaults(Settings()))
 
     told = dict(ROW.findall(_section("docs/guide/operations.md", "Settings")))
 
@@ -50,7 +46,20 @@ def _section(page: str, title: str) -> str:
     return rest.partition("\n## ")[0]
 
 
+def _defaults(group: msgspec.Struct, before: str = "") -> Iterator[tuple[str, str]]:
+    """Every setting by its whole name, also those of groups in groups."""
+    for field, default in msgspec.structs.asdict(group).items():
+        if isinstance(default, msgspec.Struct):
+            yield from _defaults(default, f"{before}{field}.")
+        else:
+            yield f"{before}{field}", _shown(default)
+
+
 def _shown(default: object) -> str:
+    if default == "":
+        return "empty"
+    if isinstance(default, float) and not default.is_integer():
+        return str(round(default, 2))
     if isinstance(default, bool):
         return str(default).lower()
     if isinstance(default, int) and default >= MIB and default % MIB == 0:

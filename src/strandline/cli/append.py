@@ -83,7 +83,7 @@ def append(
         raise Invalid(f"--batch {batch} cannot be: an append {reason}")
     batches = _batches(data, batch, stdin=stdin, once=once)
     options: dict[str, object] = {} if durability is None else {"durability": durability}
-    with open_to_write(target.store, create=True) as store:
+    with open_to_write(target.store, create=True, lake_url=target.lake_url) as store:
         appender = _Appender(store.topic(topic, **options), output(target.output))
         try:
             for records in batches:

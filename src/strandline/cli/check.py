@@ -13,19 +13,21 @@ from strandline.cli.output import print_report
 from strandline.cli.progress import Bar
 from strandline.env.disk import OsDisk
 from strandline.errors import Corrupt
+from strandline.settings import LakeSettings, Settings
 from strandline.topic.repair import RepairReport, repair_store
 from strandline.topic.verify import Problem, VerifyReport, verify_store
 
 
 def verify(*, target: Target = TARGET) -> None:
-    """Read and check everything in a store, and change nothing.
+    """Read and check everything in a store and its lake, and change nothing.
 
     Works beside a process that writes. Exit code 3 when something is damaged.
     """
     path = os.path.abspath(target.store)
     must_exist(path)
+    settings = Settings(lake=LakeSettings(url=target.lake_url))
     with Bar() as bar:
-        report = verify_store(OsDisk(), path, progress=bar.show)
+        report = verify_store(OsDisk(), path, settings, progress=bar.show)
     facts = {
         "store": cells.plain(path),
         "in use": cells.text(report.in_use),

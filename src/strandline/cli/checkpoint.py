@@ -15,7 +15,7 @@ def checkpoint(*, target: Target = TARGET) -> None:
 
     A store does this by itself; by hand it makes the next opening quicker.
     """
-    with open_to_write(target.store, create=False) as store:
+    with open_to_write(target.store, create=False, lake_url=target.lake_url) as store:
         begun = time.monotonic()
         store.checkpoint()
         seconds = round(time.monotonic() - begun, 3)

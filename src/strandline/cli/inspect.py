@@ -16,6 +16,7 @@ from strandline.cli.options import TARGET, Target
 from strandline.cli.output import output, print_report
 from strandline.env.disk import OsDisk
 from strandline.errors import Corrupt, Invalid, NotAStore
+from strandline.lake.cold import ColdSummary
 from strandline.topic import system
 from strandline.topic.inspect import (
     BlockSummary,
@@ -86,6 +87,7 @@ def _summary(found: StoreSummary) -> dict[str, str]:
     files = [file for shard in found.shards for file in shard.files]
     used = sum(file.used_bytes for file in files)
     segments = sum(each.info.file_size for each in found.segments)
+    cold = [each.cold for each in found.topics if each.cold is not None]
     return {
         "store": cells.plain(found.path),
         "id": found.store_id,
@@ -94,6 +96,8 @@ def _summary(found: StoreSummary) -> dict[str, str]:
         "last writer": f"term {found.term}, {'closed' if found.clean else 'not closed'}",
         "log": f"{len(files)} files, {cells.size(used)} used",
         "segments": f"{len(found.segments)} files, {cells.size(segments)}",
+        "lake": f"{sum(each.files for each in cold)} files, "
+        f"{cells.size(sum(each.size for each in cold))}",
         "topics": f"{len(found.topics)} with {sum(each.count for each in found.topics)} records",
         "damage": str(sum(len(shard.damage) for shard in found.shards) + len(found.complaints)),
     }
@@ -155,9 +159,16 @@ def _topic_row(found: TopicSummary) -> Row:
             "size": cells.size(found.payload_bytes),
             "in segments": str(found.runs),
             "in the log": str(found.tail_frames),
+            "in the lake": _cold(found.cold),
             "lost": str(gaps) if gaps else None,
         },
     )
+
+
+def _cold(found: ColdSummary | None) -> str | None:
+    if found is None:
+        return None
+    return f"{found.files} files, seqs {found.first_seq} to {found.last_seq}"
 
 
 def _frame_row(found: FrameSummary | Damage) -> Row:

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from cyclopts import App
 
-from strandline.cli import append, bench, check, checkpoint, failures, inspect, read, topics
+from strandline.cli import append, bench, check, checkpoint, failures, inspect, lake, read, topics
 from strandline.env import process
 
 Command = Callable[..., int | None]
@@ -29,7 +29,8 @@ def make_app() -> App:
     for place, command in enumerate(records):
         app.command(command, sort_key=place)
     app.command(topics.app)
-    for place, command in enumerate(care, start=topics.PLACE + 1):
+    app.command(lake.app)
+    for place, command in enumerate(care, start=lake.PLACE + 1):
         app.command(command, sort_key=place)
     return app
 

@@ -49,11 +49,21 @@ _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 @Parameter(name="*", group="Options of every command")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Target:
-    """Which store, and in which shape to print."""
+    """Which store, where its lake is, and in which shape to print."""
 
     store: Annotated[
         str, Parameter(env_var="STRANDLINE_STORE", metavar="PATH", help="Directory of the store.")
     ] = DEFAULT_STORE
+    lake_url: Annotated[
+        str,
+        Parameter(
+            name=["--lake-url", "--url"],
+            env_var="STRANDLINE_LAKE_URL",
+            metavar="URL",
+            show_default=False,
+            help="Where the lake is: s3://bucket/prefix, …; default: the store's folder `lake`.",
+        ),
+    ] = ""
     output: Annotated[
         Shape, Parameter(help="A table to read, one JSON value, or one JSON value per line.")
     ] = "table"

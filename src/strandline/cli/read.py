@@ -60,7 +60,7 @@ def read(
         raise Invalid("--limit is 1 or more")
     start = None if at is None else microseconds(at)
     out = output(target.output)
-    with open_to_read(target.store) as store:
+    with open_to_read(target.store, target.lake_url) as store:
         if start is not None:
             after = read_again(store, lambda: find_topic(store, topic).cursor_at(start))
         cursor = Cursor(store, topic, after or 0, node)
@@ -102,7 +102,7 @@ def tail(
     if count < 0:
         raise Invalid("--count is 0 or more")
     out = output(target.output, live=follow)
-    with open_to_read(target.store) as store:
+    with open_to_read(target.store, target.lake_url) as store:
         records, cursor = _newest(store, topic, count, node)
         out.rows([RecordRow(record) for record in records])
         try:

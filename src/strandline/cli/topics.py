@@ -13,6 +13,7 @@ from strandline.cli.opening import find_topic, open_to_read, open_to_write, read
 from strandline.cli.options import NOTHING_GIVEN, TARGET, Flag, Target, TopicOptions
 from strandline.cli.output import output
 from strandline.errors import Invalid
+from strandline.lake.cold import ColdSummary
 from strandline.store import Store
 from strandline.topic.topic import TopicStatistics
 
@@ -36,7 +37,7 @@ def list_topics(
         Only topics whose name begins so.
     """
     out = output(target.output)
-    with open_to_read(target.store) as store:
+    with open_to_read(target.store, target.lake_url) as store:
         names = store.topics(prefix)
         for first in range(0, len(names), _LISTED_AT_ONCE):
             some = names[first : first + _LISTED_AT_ONCE]
@@ -59,7 +60,7 @@ def create(
     topic
         Name of the topic: letters, digits and . _ : -
     """
-    with open_to_write(target.store, create=True) as store:
+    with open_to_write(target.store, create=True, lake_url=target.lake_url) as store:
         made = store.create_topic(topic, **options.given())
         output(target.output).one(_shown(made.statistics()))
 
@@ -78,7 +79,7 @@ def show(
     topic
         Name of the topic.
     """
-    with open_to_read(target.store) as store:
+    with open_to_read(target.store, target.lake_url) as store:
         output(target.output).one(_shown(_statistics(store, topic)))
 
 
@@ -100,7 +101,7 @@ def alter(
     given = options.given()
     if not given:
         raise Invalid("say what to alter: --durability, --ttl, --cap-records, --cap-bytes, …")
-    with open_to_write(target.store, create=False) as store:
+    with open_to_write(target.store, create=False, lake_url=target.lake_url) as store:
         found = find_topic(store, topic)
         found.alter(**given)
         output(target.output).one(_shown(found.statistics()))
@@ -126,7 +127,7 @@ def delete(
     yes
         Do not ask.
     """
-    with open_to_write(target.store, create=False) as store:
+    with open_to_write(target.store, create=False, lake_url=target.lake_url) as store:
         statistics = find_topic(store, topic).statistics()
         if statistics.count and not (yes or if_empty):
             _ask(f"Delete topic {topic!r} and its {statistics.count} records?")
@@ -157,7 +158,7 @@ def trim(
     """
     if before is None and match is None:
         raise Invalid("say what to delete: --before SEQ, --match TAG, or both")
-    with open_to_write(target.store, create=False) as store:
+    with open_to_write(target.store, create=False, lake_url=target.lake_url) as store:
         done = find_topic(store, topic).delete(before=before, match=match)
         output(target.output).one(row_of(done))
 
@@ -204,6 +205,7 @@ def _shown(statistics: TopicStatistics) -> Row:
         "head seq": str(statistics.head_seq),
         "evict floor": str(statistics.evict_floor),
         "size": f"{cells.size(statistics.payload_bytes)} ({statistics.payload_bytes} bytes)",
+        "in the lake": _cold(statistics.cold),
         "newest": cells.moment(statistics.last_ts) if statistics.last_ts else "-",
         "epoch": cells.moment(statistics.epoch),
         "durability": config.durability,
@@ -215,3 +217,9 @@ def _shown(statistics: TopicStatistics) -> Row:
         "dedupe node": cells.text(config.dedupe_node),
     }
     return row_of(statistics, facts)
+
+
+def _cold(cold: ColdSummary | None) -> str:
+    if cold is None or not cold.files:
+        return "-"
+    return f"seqs {cold.first_seq} to {cold.last_seq}, {cold.files} files, {cells.size(cold.size)}"

@@ -1,4 +1,4 @@
-"""Plays the demo: append, kill, recover, follow, keep, measure. Fails when a check does.
+"""Plays the demo: append, kill, recover, follow, keep, move, measure. Fails when a check does.
 
     python -m strandline.demo [--quick] [--store PATH]
 
@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 
-from strandline.demo import crash, keeping, live, rates
+from strandline.demo import crash, keeping, lake, live, rates
 from strandline.demo.scene import Scene, quick
 from strandline.demo.stage import Stage
 from strandline.env import process
@@ -47,7 +47,7 @@ def main() -> int:
 def _play(stage: Stage, scene: Scene) -> None:
     stage.console.print("[bold]Strandline[/]: one durable log, every view of it.")
     stage.console.print(f"The store is in {scene.store}", style="dim")
-    for chapter in (crash, live, keeping, rates):
+    for chapter in (crash, live, keeping, lake, rates):
         chapter.show(stage, scene)
 
 

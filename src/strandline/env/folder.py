@@ -24,7 +24,7 @@ import itertools
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 
-from strandline.env.disk import Buffer, Disk, DurableFile, Lock, ReadFile
+from strandline.env.disk import Buffer, Disk, DurableFile, Lock, OsDisk, ReadFile
 from strandline.env.objects import (
     Created,
     Info,
@@ -56,6 +56,11 @@ class FolderObjects:
         self._alive: Lock | None = None
         self._numbers = itertools.count()
         self._synced_folders: set[str] = set()
+
+    @property
+    def real_folder(self) -> str | None:
+        """Where others can open the files; None on a simulated disk."""
+        return self._folder if isinstance(self._disk, OsDisk) else None
 
     def create(self, key: str, data: Buffer, writer: str | None = None) -> Created:
         check_writer(key, data, writer)

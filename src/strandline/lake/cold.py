@@ -56,6 +56,21 @@ class ColdFile(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.first_seq:020d}-{self.last_seq:020d}-{self.content:016x}.parquet"
 
 
+class ColdSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The cold part of a topic in numbers."""
+
+    manifest: int
+    """The newest version of the lake that the store knows of."""
+    files: int
+    rows: int
+    """Rows in the files, those that were deleted since included."""
+    size: int
+    """Bytes of the files."""
+    first_seq: int
+    last_seq: int
+    """The lake answers for first_seq to last_seq; both 0 without files."""
+
+
 class Cold:
     """Files of one topic by seq. Immutable; safe from many threads."""
 
@@ -134,6 +149,16 @@ class Cold:
             size=self.sizes[place],
             tail_offset=self.tail_offsets[place],
             tail_checksum=self.tail_checksums[place],
+        )
+
+    def summary(self) -> ColdSummary:
+        return ColdSummary(
+            manifest=self.manifest,
+            files=len(self),
+            rows=sum(self.rows),
+            size=sum(self.sizes),
+            first_seq=self.firsts[0] if self.firsts else 0,
+            last_seq=self.last_seq,
         )
 
     def known_payloads(self) -> dict[int, int]:

@@ -68,6 +68,18 @@ class Lake:
         for number in range(len(file.zones)):
             yield file.zone(number)
 
+    def check(self, topic_id: int, listed: ColdFile) -> None:
+        """Raise ``Corrupt`` unless every byte of a file is as it was written."""
+        content = self._open(topic_id, listed).content()
+        if int(content[:16], 16) != listed.content:
+            raise Corrupt(
+                "a lake file is not what was written",
+                path=self.path_of(topic_id, listed.name()),
+                topic_id=topic_id,
+                first_seq=listed.first_seq,
+                last_seq=listed.last_seq,
+            )
+
     def path_of(self, topic_id: int, name: str) -> str:
         """How messages name a file."""
         return f"{self.objects.name}/{keys.data_key(topic_id, name)}"
@@ -109,13 +121,15 @@ class Lake:
             try:
                 return self.objects.get_range(key, start, length)
             except (NotFound, Invalid) as error:
-                raise Corrupt(
+                damage = Corrupt(
                     "a lake file is missing" if isinstance(error, NotFound) else str(error),
                     path=path,
                     topic_id=topic_id,
                     first_seq=listed.first_seq,
                     last_seq=listed.last_seq,
-                ) from error
+                )
+                damage.add_note("is it the right lake? See lake.url, --lake-url")
+                raise damage from error
 
         return LakeFileReader(fetch, listed, topic_id, path)
 

@@ -7,6 +7,7 @@ a topic has been here, whatever a listing says: a lake that looks empty is not t
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 
 import msgspec
 
@@ -48,6 +49,11 @@ def topics_named(objects: Objects, name: str) -> list[int]:
         if marker.name == name:
             found.append(marker.topic_id)
     return found
+
+
+def every_topic(objects: Objects) -> Iterator[Marker]:
+    """All topics that are or were here; one request each."""
+    return (_read(objects, info.key) for info in objects.list(keys.NAMES))
 
 
 def _read(objects: Objects, key: str) -> Marker:

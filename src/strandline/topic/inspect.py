@@ -13,6 +13,7 @@ import msgspec
 
 from strandline.env.disk import Disk
 from strandline.errors import Corrupt, Invalid, NewerFormat
+from strandline.lake.cold import ColdSummary
 from strandline.segment.codec import SHARED
 from strandline.segment.reader import SegmentInfo
 from strandline.settings import Settings, TopicConfig
@@ -105,6 +106,8 @@ class TopicSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Pieces in segments."""
     tail_frames: int
     """Frames in the WAL that are not in segments yet."""
+    cold: ColdSummary | None
+    """What is in the lake, None when nothing is."""
     config: TopicConfig
 
 
@@ -331,6 +334,7 @@ def _topic(state: TopicState) -> TopicSummary:
         gaps=[GapEntry(gap.first_seq, gap.last_seq, gap.reason) for gap in state.gaps],
         runs=len(state.runs),
         tail_frames=len(state.tail.locations),
+        cold=None if state.cold is None else state.cold.summary(),
         config=state.config,
     )
 

@@ -26,13 +26,14 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from strandline.env.clock import Clock
-from strandline.errors import Corrupt, StrandlineError, Unavailable
+from strandline.errors import Corrupt, Invalid, StrandlineError, Unavailable, UnknownTopic
 from strandline.lake.cold import Cold
 from strandline.lake.columns import SCHEMA
 from strandline.lake.entry import LakeFile
 from strandline.lake.intake import Intake
 from strandline.lake.lake import Lake
 from strandline.lake.manifest import Manifest
+from strandline.lake.sweep import Swept
 from strandline.lake.zone import Zone
 from strandline.segment import codec
 from strandline.settings import LakeSettings
@@ -40,6 +41,7 @@ from strandline.topic.catalog import Catalog
 from strandline.topic.deletes import payload_of
 from strandline.topic.page import Slice, table_of
 from strandline.topic.pieces import Pieces
+from strandline.topic.recover import Progress
 from strandline.topic.sealer import Sealer
 from strandline.topic.state import Run, TopicState
 from strandline.wal.block import Block
@@ -73,14 +75,14 @@ class Relocator:
         self._changing = changing
         """Held by whoever writes a root: checkpoints and we."""
         self._turn = threading.Lock()
-        self._told: dict[int, BitMap64] = {}
-        """By topic: the deleted seqs that its manifest knows of."""
+        self._told: dict[int, tuple[BitMap64 | None, int]] = {}
+        """By topic: the deleted seqs and the floor by deletes that its manifest knows of."""
         self._looked: dict[int, float] = {}
         """By topic: when its newest manifest was last asked for."""
         self._swept: dict[int, float] = {}
         """By topic: when it was last swept."""
 
-    def run_once(self) -> None:
+    def run_once(self, progress: Progress | None = None) -> None:
         """Move what is due, and bring every topic's manifest up to date.
 
         The failure of one topic is told when the others are done, but a store that cannot be
@@ -90,7 +92,7 @@ class Relocator:
         with self._turn:
             for state in self._catalog.states():
                 try:
-                    self._tend(state)
+                    self._tend(state, progress)
                 except (OSError, StrandlineError) as error:
                     failures.append(error)
                     if isinstance(error, Unavailable):
@@ -100,21 +102,48 @@ class Relocator:
         if failures:
             raise failures[0]
 
-    def _tend(self, state: TopicState) -> None:
+    def sweep(self, *, orphans: bool) -> dict[str, Swept]:
+        """Delete what no retained manifest needs any more, now; what was done, by topic."""
+        swept = {}
+        with self._turn:
+            for state in self._catalog.states():
+                if state.cold is not None and not state.dropped:
+                    swept[state.name] = self._intake.sweep(state.id, orphans=orphans)
+            for topic_id in sorted(self._catalog.lake_trash):
+                swept[f"(deleted topic {topic_id})"] = self._intake.sweep(topic_id, orphans=orphans)
+        return swept
+
+    def _tend(self, state: TopicState, progress: Progress | None) -> None:
         runs = to_relocate(state, self._settings)
         if runs:
-            self._relocate(state, runs)
+            self._relocate(state, runs, progress)
         if state.cold is not None and not state.dropped:
             self._keep_up(state, state.cold)
 
-    def _relocate(self, state: TopicState, runs: list[Run]) -> None:
-        manifest = self._intake.newest(state.id, name=state.name, epoch=state.epoch)
+    def _newest(self, state: TopicState) -> Manifest:
+        """The newest manifest. A lake that knows less than our root is not the one we wrote to."""
+        if state.cold is None:
+            return self._intake.newest(state.id, name=state.name, epoch=state.epoch)
+        try:
+            manifest = self._intake.load(state.id)
+        except UnknownTopic:
+            manifest = None
+        if manifest is None or manifest.number < state.cold.manifest:
+            raise Invalid(
+                f"{self._lake.objects.name} does not have what topic {state.name!r} has moved into "
+                "the lake: check lake.url, or bring back what was there"
+            )
+        return manifest
+
+    def _relocate(self, state: TopicState, runs: list[Run], progress: Progress | None) -> None:
+        manifest = self._newest(state)
         upto = manifest.last_seq
         known = 0 if state.cold is None else state.cold.last_seq
         if upto > known:
             self._compare(state, runs, manifest, known)
             self._adopt(state, manifest)
         waiting = [run for run in runs if run.last_seq > upto]
+        moved, total = 0, sum(run.payload_size for run in waiting)
         for group in in_files(waiting, self._settings.file_bytes):
             first_seq, last_seq = (upto + 1 if upto else group[0].first_seq), group[-1].last_seq
             taken = _Taken(state)
@@ -123,6 +152,9 @@ class Relocator:
             manifest = self._intake.commit(state.id, _adding(file))
             self._adopt(state, manifest, {int(file.content[:16], 16): (file, taken)})
             upto = last_seq
+            moved += sum(run.payload_size for run in group)
+            if progress is not None:
+                progress(f"topic {state.name}", moved, total)
 
     def _compare(self, state: TopicState, runs: list[Run], manifest: Manifest, known: int) -> None:
         """See that what the lake has beyond our knowledge is what we have here.
@@ -189,22 +221,22 @@ class Relocator:
 
     def _keep_up(self, state: TopicState, cold: Cold) -> None:
         """Tell the manifest what was deleted and evicted; rewrite files that are mostly dead."""
-        floor, deleted = state.floor, state.deleted
-        news = deleted is not None and self._told.get(state.id) is not deleted
+        floor, deleted, asked = state.floor, state.deleted, state.delete_floor
+        told, told_floor = self._told.get(state.id, (None, 1))
+        news = deleted is not told or asked > told_floor
         news = news or (len(cold) > 0 and cold.lasts[0] < floor)
         now_s = self._clock.monotonic()
         if not news and now_s - self._looked.get(state.id, -_LOOK_S) < _LOOK_S:
             return
         self._looked[state.id] = now_s
+        manifest = self._newest(state)
         if news:
             hidden = (
                 None if deleted is None else deleted & BitMap64(range(floor, cold.last_seq + 1))
             )
             now_us = self._clock.now_us()
-            self._intake.commit(state.id, lambda old: _told(old, floor, hidden, now_us))
-            if deleted is not None:
-                self._told[state.id] = deleted
-        manifest = self._intake.load(state.id)
+            manifest = self._intake.commit(state.id, lambda old: _told(old, floor, hidden, now_us))
+            self._told[state.id] = deleted, asked
         for file in manifest.files:
             if file.rows - live_rows(state, file) > self._settings.dead_share * file.rows:
                 manifest = self._rewrite(state, file)

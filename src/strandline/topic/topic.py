@@ -24,6 +24,7 @@ from strandline.errors import (
     TopicFull,
     UnknownTopic,
 )
+from strandline.lake.cold import ColdSummary
 from strandline.record import Appended, Record
 from strandline.settings import LimitSettings, TopicConfig, topic_config
 from strandline.topic import deletes
@@ -73,6 +74,8 @@ class TopicStatistics(msgspec.Struct, frozen=True, kw_only=True):
     payload_bytes: int
     last_ts: int
     config: TopicConfig
+    cold: ColdSummary | None
+    """What is in the lake, None when nothing is."""
 
 
 class Deleted(msgspec.Struct, frozen=True, kw_only=True):
@@ -436,6 +439,7 @@ class Topic:
             payload_bytes=state.live_payload,
             last_ts=state.last_ts,
             config=state.config,
+            cold=None if state.cold is None else state.cold.summary(),
         )
 
     def enforce_retention(self) -> None:

@@ -2,7 +2,8 @@
 
 Opening a store checks what it needs; this checks the rest, too: every frame of every WAL file,
 also those that no checkpoint needs any more, every block of every segment that a kept checkpoint
-lists, and that the two agree with the checkpoints about which records there are.
+lists, every file of the lake that the newest one knows, and that they agree with the checkpoints
+about which records there are.
 
 A store that another process is writing to can be verified. It changes meanwhile, so what looks
 wrong is looked at a second time, and only what is wrong both times is reported.
@@ -13,7 +14,11 @@ from __future__ import annotations
 import msgspec
 
 from strandline.env.disk import Disk
-from strandline.errors import Corrupt, NotAStore
+from strandline.env.object_store import open_objects
+from strandline.env.objects import Objects
+from strandline.errors import Corrupt, NotAStore, Unavailable
+from strandline.lake.cold import Cold
+from strandline.lake.lake import Lake
 from strandline.segment.library import Library
 from strandline.settings import Settings
 from strandline.topic import identity, scrub, system
@@ -32,8 +37,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     path: str
     kind: str
-    """system, closed, checkpoint, wal or segment; or topic, which is what the others come to:
-    records that can no longer be read."""
+    """system, closed, checkpoint, wal, segment or lake; or topic, which is what the others come
+    to: records that can no longer be read."""
     reason: str
     offset: int = 0
     topic: str | None = None
@@ -60,7 +65,7 @@ class VerifyReport(msgspec.Struct, kw_only=True):
     frames: int = 0
     blocks: int = 0
     records: int = 0
-    """Records in WAL frames and segment blocks, counted wherever they are stored."""
+    """Records in WAL frames, segment blocks and lake files, counted wherever they are stored."""
     topics: int = 0
     problems: list[Problem] = []
     notes: list[Note] = []
@@ -79,9 +84,14 @@ def verify_store(
     path: str,
     settings: Settings | None = None,
     progress: Progress = _silent,
+    objects: Objects | None = None,
 ) -> VerifyReport:
-    """Read and check a whole store."""
+    """Read and check a whole store, and its lake, which ``settings`` or ``objects`` name."""
     layout = Layout(path)
+    settings = settings or Settings()
+    objects = objects or open_objects(
+        settings.lake.url or layout.lake, settings=settings.lake.objects, disk=disk
+    )
     if not disk.is_dir(path):
         raise NotAStore(f"{path} is not a store: there is no such directory")
     in_use, lock = False, None
@@ -89,9 +99,9 @@ def verify_store(
         lock = disk.lock(layout.lock, disk.read(layout.lock))
         in_use = lock is None
     try:
-        report = verify_held(disk, layout, settings or Settings(), progress)
+        report = verify_held(disk, layout, settings, progress, objects)
         if in_use and report.problems:
-            again = verify_held(disk, layout, settings or Settings(), progress)
+            again = verify_held(disk, layout, settings, progress, objects)
             again.problems = [found for found in again.problems if found in report.problems]
             report = again
     finally:
@@ -102,20 +112,32 @@ def verify_store(
 
 
 def verify_held(
-    disk: Disk, layout: Layout, settings: Settings, progress: Progress = _silent
+    disk: Disk,
+    layout: Layout,
+    settings: Settings,
+    progress: Progress = _silent,
+    objects: Objects | None = None,
 ) -> VerifyReport:
-    """The same for a caller that holds the lock."""
-    return _Verification(disk, layout, settings, progress).run()
+    """The same for a caller that holds the lock; without objects the lake is left out."""
+    return _Verification(disk, layout, settings, progress, objects).run()
 
 
 class _Verification:
     """One pass over a store. Owned by one thread."""
 
-    def __init__(self, disk: Disk, layout: Layout, settings: Settings, progress: Progress) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        layout: Layout,
+        settings: Settings,
+        progress: Progress,
+        objects: Objects | None,
+    ) -> None:
         self._disk = disk
         self._layout = layout
         self._settings = settings
         self._progress = progress
+        self._objects = objects
         self._report = VerifyReport(path=layout.directory)
         self._store_id = b""
         self._names: dict[int, str] = {}
@@ -136,6 +158,7 @@ class _Verification:
         for shard in self._layout.shards_on(self._disk):
             self._read_log(shard)
         self._read_segments()
+        self._read_lake()
         self._compare_topics()
         self._look_around()
         return self._report
@@ -252,6 +275,34 @@ class _Verification:
         finally:
             library.close()
 
+    def _read_lake(self) -> None:
+        """Every file that the newest checkpoint knows; an older one's may be gone by now."""
+        known = [
+            (entry.id, cold, place)
+            for root in self._roots[:1]
+            for entry in root.topics
+            if (cold := Cold.decode(entry.cold)) is not None
+            for place in range(len(cold))
+        ]
+        if self._objects is None or not known:
+            return
+        lake = Lake(self._objects, self._settings.lake)
+        try:
+            for done, (topic_id, cold, place) in enumerate(known):
+                try:
+                    lake.check(topic_id, cold.file(place))
+                except Corrupt as error:
+                    self._add(error, "lake")
+                except Unavailable as error:
+                    reason = f"the lake cannot be read: {error}"
+                    self._add(Corrupt(reason, path=self._objects.name), "lake")
+                    return
+                self._count(cold.sizes[place])
+                self._report.records += cold.rows[place]
+                self._progress("lake", done + 1, len(known))
+        finally:
+            lake.close()
+
     def _compare_topics(self) -> None:
         """Whether every record between a topic's floor and head is somewhere."""
         if not self._roots and root_file.numbers_in(self._disk, self._layout.meta):
@@ -280,7 +331,7 @@ class _Verification:
     def _look_around(self) -> None:
         """Files that nothing refers to."""
         layout, disk = self._layout, self._disk
-        own = {"SYSTEM", "LOCK", "BALLAST", "CLOSED", "meta", "wal", "segments"}
+        own = {"SYSTEM", "LOCK", "BALLAST", "CLOSED", "meta", "wal", "segments", "lake", "spool"}
         for name in disk.list_dir(layout.directory):
             path = f"{layout.directory}/{name}"
             if path in (layout.quarantine, layout.damaged):

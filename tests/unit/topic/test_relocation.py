@@ -8,6 +8,7 @@ import pytest
 
 from strandline.errors import Closed, Corrupt, Denied, Fenced, Invalid, StrandlineError, Unavailable
 from strandline.store import Store
+from strandline.testing.sim_objects import SimObjects
 from tests.unit.topic.cold_world import ColdWorld, seqs_of
 
 DEADLINE_S = 20.0
@@ -144,6 +145,55 @@ def test_the_lake_of_another_store_is_refused():
         stranger.store.relocate()
 
     assert seqs_of(topic) == list(range(1, 301))
+
+
+def test_a_lake_that_lacks_what_was_moved_there_is_not_taken_for_a_new_one():
+    world = ColdWorld()
+    topic = world.cold_topic()
+    right, world.objects = world.objects, SimObjects(clock=world.clock)
+    topic = world.reopen().topic("t")
+    world.fill(topic, 2)
+
+    with pytest.raises(Invalid, match="does not have what topic 't' has moved"):
+        world.store.relocate()
+
+    assert list(world.objects.list()) == []
+    world.objects = right
+    topic = world.reopen().topic("t")
+    world.store.relocate()
+    assert seqs_of(topic) == list(range(1, 701))
+
+
+def test_a_lake_that_was_put_back_to_an_older_state_is_not_written_to():
+    world = ColdWorld()
+    topic = world.cold_topic(batches=2)
+    before = world.objects.snapshot()
+    world.fill(topic, 2)
+    world.store.relocate()
+    world.objects.restore(before)
+    topic = world.reopen().topic("t")
+    world.fill(topic, 1)
+
+    with pytest.raises(Invalid, match="does not have what topic 't' has moved"):
+        world.store.relocate()
+
+    assert topic.statistics().cold.last_seq == 300
+
+
+def test_a_sweep_by_hand_tells_what_it_took():
+    world = ColdWorld(grace_s=3600.0, keep_s=3600.0)
+    topic = world.cold_topic()
+    topic.delete(before=301)
+    world.store.relocate()
+
+    taken = []
+    for _ in range(3):
+        world.clock.advance(2 * 3600.0)
+        taken.append(world.store.sweep(orphans=True)["t"].files)
+
+    assert taken == [0, 3, 0]
+    assert len(world.data_keys()) == 1
+    assert seqs_of(topic, 300) == list(range(301, 501))
 
 
 def test_a_file_that_reads_back_as_other_bytes_is_not_listed():

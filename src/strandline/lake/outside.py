@@ -1,0 +1,220 @@
+"""The lake for others: a topic's files and rows, read without opening its store.
+
+Nothing runs here but reads of the object store, so it works beside the process that writes, and on
+a machine that has never seen the store. What is told is one version of the lake, as its manifest
+has it; the newest records of a topic are not in the lake yet.
+
+A file may hold rows that are gone: below the floor, or deleted since it was written. A dataset
+leaves them out. Whoever reads the files by themselves leaves out ``seq < floor`` and the seqs in
+``deleted``.
+
+A version's files stay for ``lake.grace_s`` after a newer one has let go of them. Whoever reads for
+longer than that opens the dataset again.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyroaring import BitMap64
+
+from strandline.env.arrow_files import file_system
+from strandline.env.object_store import open_objects
+from strandline.env.objects import Objects
+from strandline.errors import Invalid, NotFound, UnknownTopic
+from strandline.lake import keys, names, terms
+from strandline.lake.columns import SCHEMA
+from strandline.lake.entry import LakeFile
+from strandline.lake.history import History
+from strandline.lake.manifest import Manifest
+
+_NAMED_MAX = 20  # topics that an error looks at, to name those that there are
+
+
+class FileFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One live Parquet file."""
+
+    url: str
+    """Where it is, whole: a path for a folder, else a url of the object store."""
+    first_seq: int
+    last_seq: int
+    rows: int
+    size: int
+    """Bytes of the file."""
+    ts_min: int
+    ts_max: int
+    content: str
+    """xxh3-128 of all its bytes, in hex."""
+
+
+class TopicFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """One version of a topic's part of the lake."""
+
+    topic: str
+    topic_id: int
+    version: int
+    created_us: int
+    floor: int
+    """Rows with a seq below are gone, though a file may hold them."""
+    deleted: pa.Array
+    """uint64: seqs of rows that are gone, though a file may hold them."""
+    files: list[FileFacts]
+    """In order of seq."""
+
+    @property
+    def rows(self) -> int:
+        """Rows in the files, those that are gone included."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files)
+
+
+def dataset(
+    url: str,
+    topic: str,
+    *,
+    version: int | None = None,
+    options: Mapping[str, str] | None = None,
+) -> ds.Dataset:
+    """The topic's rows in the lake at this url as a pyarrow dataset, without those that are gone.
+
+    ``options`` are those of the object store: docs/guide/object-stores.md. Files whose seqs or
+    times a filter rules out are not opened.
+    """
+    objects = open_objects(url, options=options)
+    manifest = _find(objects, topic, version)
+    system, before = file_system(objects)
+    rows = ds.FileSystemDataset.from_paths(
+        [before + keys.data_key(manifest.topic_id, file.name()) for file in manifest.files],
+        schema=SCHEMA,
+        format=ds.ParquetFileFormat(),
+        filesystem=system,
+        partitions=[_holds(file) for file in manifest.files],
+    )
+    gone = _gone(manifest)
+    return rows if gone is None else rows.filter(~gone)
+
+
+def files(
+    url: str,
+    topic: str,
+    *,
+    version: int | None = None,
+    options: Mapping[str, str] | None = None,
+) -> TopicFiles:
+    """The live files of a topic in the lake at this url, as its newest manifest or another says."""
+    objects = open_objects(url, options=options)
+    return _facts(objects, _find(objects, topic, version))
+
+
+def topics(url: str, *, options: Mapping[str, str] | None = None) -> list[TopicFiles]:
+    """Every topic in the lake at this url, by name."""
+    objects = open_objects(url, options=options)
+    store_id = _owner(objects)
+    manifests = (_newest(objects, store_id, each.topic_id) for each in names.every_topic(objects))
+    live = (_facts(objects, manifest) for manifest in manifests if manifest is not None)
+    return sorted(live, key=lambda each: (each.topic, each.topic_id))
+
+
+def _find(objects: Objects, topic: str, version: int | None) -> Manifest:
+    store_id = _owner(objects)
+    for topic_id in reversed(names.topics_named(objects, topic)):
+        newest = _newest(objects, store_id, topic_id)
+        if newest is None:
+            continue
+        if version is None or version == newest.number:
+            return newest
+        try:
+            return History(objects, store_id, topic_id).read(version).manifest
+        except NotFound:
+            raise NotFound(
+                f"version {version} of topic {topic!r} in {objects.name} is not there: versions "
+                f"{newest.oldest} to {newest.number} are kept"
+            ) from None
+    raise _unknown(objects, topic)
+
+
+def _owner(objects: Objects) -> bytes:
+    store_id = terms.identity_of(objects)
+    if store_id is None:
+        raise Invalid(
+            f"there is no lake in {objects.name}: it is made when the first records are moved there"
+        )
+    return store_id
+
+
+def _newest(objects: Objects, store_id: bytes, topic_id: int) -> Manifest | None:
+    """The newest version, None for a topic that was deleted."""
+    manifest = History(objects, store_id, topic_id).newest().manifest
+    return None if manifest.dropped else manifest
+
+
+def _unknown(objects: Objects, topic: str) -> UnknownTopic:
+    some = itertools.islice(names.every_topic(objects), _NAMED_MAX)
+    known = sorted({marker.name for marker in some})
+    there = f": it has {', '.join(map(repr, known))}" if len(known) < _NAMED_MAX and known else ""
+    return UnknownTopic(f"there is no topic {topic!r} in the lake {objects.name}{there}")
+
+
+def _facts(objects: Objects, manifest: Manifest) -> TopicFiles:
+    return TopicFiles(
+        topic=manifest.name,
+        topic_id=manifest.topic_id,
+        version=manifest.number,
+        created_us=manifest.created_us,
+        floor=manifest.floor,
+        deleted=_seqs(manifest.deleted),
+        files=[
+            FileFacts(
+                url=f"{objects.name.rstrip('/')}/{keys.data_key(manifest.topic_id, file.name())}",
+                first_seq=file.first_seq,
+                last_seq=file.last_seq,
+                rows=file.rows,
+                size=file.size,
+                ts_min=file.ts_min,
+                ts_max=file.ts_max,
+                content=file.content,
+            )
+            for file in manifest.files
+        ],
+    )
+
+
+def _holds(file: LakeFile) -> Any:
+    """What is true of every row of a file: lets a filter rule it out unopened."""
+    stamp = pa.timestamp("us", tz="UTC")
+    seq, ts = pc.field("seq"), pc.field("ts")
+    return (
+        (seq >= pa.scalar(file.first_seq, pa.uint64()))
+        & (seq <= pa.scalar(file.last_seq, pa.uint64()))
+        & (ts >= pa.scalar(file.ts_min, stamp))
+        & (ts <= pa.scalar(file.ts_max, stamp))
+    )
+
+
+def _gone(manifest: Manifest) -> Any:
+    """Which rows are gone, None when none are."""
+    seq = pc.field("seq")
+    below = None
+    if manifest.files and manifest.files[0].first_seq < manifest.floor:
+        below = seq < pa.scalar(manifest.floor, pa.uint64())
+    if not manifest.deleted:
+        return below
+    among = seq.isin(_seqs(manifest.deleted))
+    return among if below is None else below | among
+
+
+def _seqs(bitmap: BitMap64 | None) -> pa.Array:
+    if not bitmap:
+        return pa.array([], pa.uint64())
+    return pa.array(np.fromiter(bitmap, dtype="<u8", count=len(bitmap)))
