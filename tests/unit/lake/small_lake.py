@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import strandline
+from strandline.env.objects import Objects
 from strandline.settings import LakeSettings, SegmentSettings, Settings
 from strandline.store import Store
 from strandline.topic.topic import Topic
@@ -10,7 +11,7 @@ from strandline.topic.topic import Topic
 BATCH = 100
 
 
-def open_small(path: str, **lake: object) -> Store:
+def open_small(path: str, *, objects: Objects | None = None, **lake: object) -> Store:
     """Every batch becomes a segment; all but the newest move, a file each, never rewritten."""
     return strandline.open(
         path,
@@ -18,6 +19,7 @@ def open_small(path: str, **lake: object) -> Store:
             segment=SegmentSettings(seal_records=BATCH, own_bytes_min=1),
             lake=LakeSettings(**{"hot_segments": 1, "file_bytes": 1, "dead_share": 1.0, **lake}),
         ),
+        objects=objects,
         start_jobs=False,
     )
 
