@@ -168,7 +168,7 @@ def _load_segments(found: Recovered, *, tolerate: bool, progress: Progress) -> N
     for topic_id, mine in runs.items():
         state = found.catalog.by_id(topic_id)
         if state is not None:
-            state.runs = current_runs(mine, state.cold_next)
+            state.runs = current_runs(mine, state.local_next)
     if tolerate:
         for state in found.catalog.states():
             state.gaps = (*state.gaps, *uncovered(state))

@@ -127,7 +127,7 @@ class Rewriter:
             for topic_id, run in runs_of(segment):
                 runs.setdefault(topic_id, []).append(run)
         for state in found.catalog.states():
-            state.runs = current_runs(runs.get(state.id, []), state.cold_next)
+            state.runs = current_runs(runs.get(state.id, []), state.local_next)
 
     def _rescue(self, wanted: rescue.Wanted, *, dry_run: bool) -> None:
         if not wanted:
