@@ -30,6 +30,7 @@ from strandline.topic.layout import Layout
 from strandline.topic.recover import Progress, Recovered, recover, recover_beside_writer
 from strandline.topic.relocator import Relocator
 from strandline.topic.roots import Roots
+from strandline.topic.scrubber import Scrubber, ScrubProgress
 from strandline.topic.sealer import Sealer
 from strandline.topic.space import SpaceWatch
 from strandline.topic.state import TopicState
@@ -51,6 +52,8 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     reasons: list[str]
     jobs: list[JobHealth]
     free_bytes: int
+    scrub: ScrubProgress
+    """How far the check of all files is, and what it found."""
 
 
 def _silent(what: str, done: int, total: int) -> None:
@@ -159,6 +162,14 @@ class Store:
         except OSError as error:
             raise as_unavailable(error, "the lake") from error
 
+    def scrub(self) -> ScrubProgress:
+        """Check every segment and lake file now, mend what can be mended; what was found."""
+        self._check_writable()
+        try:
+            return self._scrubber.run_all()
+        except OSError as error:
+            raise as_unavailable(error, "a check of all files") from error
+
     def sync(self) -> None:
         """Make everything appended so far durable, whatever its class."""
         self._check_writable()
@@ -184,14 +195,21 @@ class Store:
         jobs = [job.health() for job in self._jobs]
         weak = [f"{job.name}: {job.last_error}" for job in jobs if job.failures_in_row]
         weak += self._found.complaints + [damage.reason for damage in self._found.damage]
-        free = 0
+        weak += [
+            f"the lake stands in for {path}: {error}"
+            for path, error in list(self._lake.stand_ins.items())
+        ]
+        free, scrub = 0, ScrubProgress()
         if not self.readonly:
-            free = self._space.free
+            free, scrub = self._space.free, self._scrubber.progress()
+            weak += [str(found) for found in scrub.findings if found.outcome == "fenced"]
             if self._space.level != "ok":
                 weak.append(f"disk space is {self._space.level}: {free} bytes are free")
         if weak and status == "green":
             status = "yellow"
-        return Health(status=status, reasons=reasons + weak, jobs=jobs, free_bytes=free)
+        return Health(
+            status=status, reasons=reasons + weak, jobs=jobs, free_bytes=free, scrub=scrub
+        )
 
     def close(self) -> None:
         """Flush, sync, and release the store. Closing twice is fine."""
@@ -294,6 +312,15 @@ class Store:
         self._sealer = Sealer(
             self._clock, found.catalog, found.library, roots, self._checkpointer, segment
         )
+        self._wire_lake()
+        self._space = SpaceWatch(disk, layout, self._shards, self._settings.space)
+        self._space.make_room()
+        reopen.quarantine_orphans(disk, layout, roots, found)
+        reopen.declare_lost_tails(found, self._shards, disk.boot_id())
+        self._make_jobs()
+
+    def _wire_lake(self) -> None:
+        found, layout, disk = self._found, self._layout, self._disk
         intake = Intake(
             self._objects,
             disk,
@@ -313,11 +340,18 @@ class Store:
             reader=self._reader,
             changing=self._checkpointing,
         )
-        self._space = SpaceWatch(disk, layout, self._shards, self._settings.space)
-        self._space.make_room()
-        reopen.quarantine_orphans(disk, layout, roots, found)
-        reopen.declare_lost_tails(found, self._shards, disk.boot_id())
-        self._make_jobs()
+        self._scrubber = Scrubber(
+            self._clock,
+            found.catalog,
+            found.library,
+            self._sealer,
+            self._relocator,
+            intake,
+            self._lake,
+            self._settings.scrub,
+            store_id=found.store_id,
+            changing=self._checkpointing,
+        )
 
     def _writer(self, number: int) -> Writer:
         found = self._found
@@ -348,6 +382,7 @@ class Store:
         self._add_job("relocate", self._relocate_if_possible, self._settings.lake.interval_s)
         self._add_job("retention", self._retain, _TICK_S)
         self._add_job("space", self._space.run_once, _TICK_S)
+        self._add_job("scrub", self._scrubber.run_once, _TICK_S)
 
     def _add_job(
         self,
