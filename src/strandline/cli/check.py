@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from strandline.cli import cells
 from strandline.cli.cells import Made, Row, row_of
@@ -13,19 +16,29 @@ from strandline.cli.output import print_report
 from strandline.cli.progress import Bar
 from strandline.env.disk import OsDisk
 from strandline.errors import Corrupt
+from strandline.settings import LakeSettings, Settings
 from strandline.topic.repair import RepairReport, repair_store
 from strandline.topic.verify import Problem, VerifyReport, verify_store
 
+LakePlace = Annotated[
+    str | None, Parameter(metavar="URL", help="Where the lake is, unless in the store's folder.")
+]
 
-def verify(*, target: Target = TARGET) -> None:
-    """Read and check everything in a store, and change nothing.
+
+def verify(*, no_lake: Flag = False, lake: LakePlace = None, target: Target = TARGET) -> None:
+    """Read and check everything in a store and its lake, and change nothing.
 
     Works beside a process that writes. Exit code 3 when something is damaged.
+
+    Parameters
+    ----------
+    no_lake
+        Leave the lake out.
     """
     path = os.path.abspath(target.store)
     must_exist(path)
     with Bar() as bar:
-        report = verify_store(OsDisk(), path, progress=bar.show)
+        report = verify_store(OsDisk(), path, _settings(lake), progress=bar.show, lake=not no_lake)
     facts = {
         "store": cells.plain(path),
         "in use": cells.text(report.in_use),
@@ -43,7 +56,13 @@ def verify(*, target: Target = TARGET) -> None:
         raise _damaged(report)
 
 
-def repair(*, dry_run: Flag = False, target: Target = TARGET) -> None:
+def repair(
+    *,
+    dry_run: Flag = False,
+    no_lake: Flag = False,
+    lake: LakePlace = None,
+    target: Target = TARGET,
+) -> None:
     """Give up what is damaged, keep the rest, and make the store open again.
 
     Nothing is deleted: files that are taken out of use stay in the folder `damaged`.
@@ -52,11 +71,20 @@ def repair(*, dry_run: Flag = False, target: Target = TARGET) -> None:
     ----------
     dry_run
         Only say what a repair would do.
+    no_lake
+        Do not look into the lake for what is missing here.
     """
     path = os.path.abspath(target.store)
     must_exist(path)
     with Bar() as bar:
-        report = repair_store(OsDisk(), path, dry_run=dry_run, progress=bar.show)
+        report = repair_store(
+            OsDisk(),
+            path,
+            _settings(lake),
+            dry_run=dry_run,
+            progress=bar.show,
+            lake=not no_lake,
+        )
     facts = {"store": cells.plain(path), "result": _outcome(report)}
     lists: dict[str, Sequence[Row]] = {
         "problems": _problem_rows(report.problems),
@@ -66,6 +94,10 @@ def repair(*, dry_run: Flag = False, target: Target = TARGET) -> None:
         "notes": [Made({}, {"note": cells.plain(each)}) for each in report.notes],
     }
     print_report(target.output, row_of(report, facts, healthy=report.healthy), lists)
+
+
+def _settings(lake: str | None) -> Settings:
+    return Settings(lake=LakeSettings(url=lake or ""))
 
 
 def _problem_rows(problems: Sequence[Problem]) -> list[Row]:

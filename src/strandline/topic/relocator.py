@@ -260,6 +260,9 @@ class Relocator:
                 None if deleted is None else deleted & BitMap64(range(floor, cold.last_seq + 1))
             )
             now_us = self._clock.now_us()
+            # What a power loss could still undo must not be gone from the lake.
+            shard = self._catalog.shard_of(state)
+            shard.committer.wait_synced(shard.writer.end_lsn)
             self._intake.commit(state.id, lambda old: _told(old, floor, hidden, now_us))
             if deleted is not None:
                 self._told[state.id] = deleted

@@ -83,7 +83,7 @@ class Rewriter:
         for state in found.catalog.states():
             if state.id in found.deleted:
                 state.deleted = found.deleted[state.id] | (state.deleted or BitMap64())
-            gaps = [*state.gaps[known.get(state.id, 0) :], *uncovered(state)]
+            gaps = [*state.gaps[known.get(state.id, 0) :], *uncovered(state, state.local_next)]
             spans = [(gap.first_seq, gap.last_seq) for gap in gaps if gap.reason == "damaged"]
             wanted.spans[state.id] = _joined(spans, state.floor)
         self._affected = {topic_id for topic_id, spans in wanted.spans.items() if spans}
@@ -91,7 +91,9 @@ class Rewriter:
         for state in found.catalog.states():
             old = state.gaps[: known.get(state.id, 0)]
             new = [gap for gap in state.gaps[len(old) :] if gap.reason != "damaged"]
-            lost = [Gap(first, last, "damaged") for first, last in wanted.spans[state.id]]
+            # What the lake answers for is not lost, even if its copy could not be had just now.
+            spans = [(max(first, state.cold_next), last) for first, last in wanted.spans[state.id]]
+            lost = [Gap(first, last, "damaged") for first, last in spans if first <= last]
             state.gaps = (*old, *new, *lost)
             _forget_lost(state)
 
@@ -140,10 +142,14 @@ class Rewriter:
             for shard in layout.shards_on(disk)
         ]
         places = [rescue.in_segment(disk, path, store_id) for path in files]
+        places.append(rescue.in_logs(logs))
+        lake = self._found.catalog.lake
+        if lake is not None:
+            places.append(rescue.in_lake(lake, self._found.catalog.states(), wanted))
         parts: dict[int, list[Rows]] = {}
         size = 0
         try:
-            for topic_id, rows in rescue.search(wanted, [*places, rescue.in_logs(logs)]):
+            for topic_id, rows in rescue.search(wanted, places):
                 if not dry_run:
                     parts.setdefault(topic_id, []).append(self._cleared(topic_id, rows))
                     size += rows.data.nbytes
@@ -211,6 +217,7 @@ class Rewriter:
                 ],
                 segments=segments,
                 topics=topics,
+                lake_trash=sorted(found.catalog.lake_trash),
             )
             path = root_file.path_of(folder, number)
             self._disk.make_dirs(folder)

@@ -2,7 +2,8 @@
 
 Opening a store checks what it needs; this checks the rest, too: every frame of every WAL file,
 also those that no checkpoint needs any more, every block of every segment that a kept checkpoint
-lists, and that the two agree with the checkpoints about which records there are.
+lists, and that the two agree with the checkpoints about which records there are. At last the lake
+(``topic/verify_lake.py``), where a store has one.
 
 A store that another process is writing to can be verified. It changes meanwhile, so what looks
 wrong is looked at a second time, and only what is wrong both times is reported.
@@ -13,7 +14,10 @@ from __future__ import annotations
 import msgspec
 
 from strandline.env.disk import Disk
+from strandline.env.object_store import open_objects
+from strandline.env.objects import Objects
 from strandline.errors import Corrupt, NotAStore
+from strandline.lake.lake import Lake
 from strandline.segment.library import Library
 from strandline.settings import Settings
 from strandline.topic import identity, scrub, system
@@ -21,6 +25,8 @@ from strandline.topic import root as root_file
 from strandline.topic.layout import Layout
 from strandline.topic.recover import Progress, recover, uncovered
 from strandline.topic.root import Root
+from strandline.topic.state import TopicState
+from strandline.topic.verify_lake import check_lake
 from strandline.wal import block, control
 from strandline.wal.codec import store_seed
 from strandline.wal.files import first_lsn_of
@@ -32,7 +38,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     path: str
     kind: str
-    """system, closed, checkpoint, wal or segment; or topic, which is what the others come to:
+    """system, closed, checkpoint, wal, segment or lake; or topic, which is what the others come to:
     records that can no longer be read."""
     reason: str
     offset: int = 0
@@ -79,22 +85,32 @@ def verify_store(
     path: str,
     settings: Settings | None = None,
     progress: Progress = _silent,
+    *,
+    objects: Objects | None = None,
+    lake: bool = True,
 ) -> VerifyReport:
-    """Read and check a whole store."""
+    """Read and check a whole store, with its lake: where the settings say, or as given."""
     layout = Layout(path)
+    settings = settings or Settings()
     if not disk.is_dir(path):
         raise NotAStore(f"{path} is not a store: there is no such directory")
+    if lake and objects is None:
+        url, patience = settings.lake.url or layout.lake, settings.lake.objects
+        objects = open_objects(url, settings=patience, disk=disk)
+    opened = Lake(objects, settings.lake) if lake and objects is not None else None
     in_use, lock = False, None
     if disk.exists(layout.lock):
         lock = disk.lock(layout.lock, disk.read(layout.lock))
         in_use = lock is None
     try:
-        report = verify_held(disk, layout, settings or Settings(), progress)
+        report = verify_held(disk, layout, settings, progress, opened)
         if in_use and report.problems:
-            again = verify_held(disk, layout, settings or Settings(), progress)
+            again = verify_held(disk, layout, settings, progress, opened)
             again.problems = [found for found in again.problems if found in report.problems]
             report = again
     finally:
+        if opened is not None:
+            opened.close()
         if lock is not None:
             lock.release()
     report.in_use = in_use
@@ -102,16 +118,28 @@ def verify_store(
 
 
 def verify_held(
-    disk: Disk, layout: Layout, settings: Settings, progress: Progress = _silent
+    disk: Disk,
+    layout: Layout,
+    settings: Settings,
+    progress: Progress = _silent,
+    lake: Lake | None = None,
 ) -> VerifyReport:
     """The same for a caller that holds the lock."""
-    return _Verification(disk, layout, settings, progress).run()
+    return _Verification(disk, layout, settings, progress, lake).run()
 
 
 class _Verification:
     """One pass over a store. Owned by one thread."""
 
-    def __init__(self, disk: Disk, layout: Layout, settings: Settings, progress: Progress) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        layout: Layout,
+        settings: Settings,
+        progress: Progress,
+        lake: Lake | None,
+    ) -> None:
+        self._lake = lake
         self._disk = disk
         self._layout = layout
         self._settings = settings
@@ -259,6 +287,7 @@ class _Verification:
         found = recover(self._disk, self._layout, self._store_id, self._settings, tolerate=True)
         try:
             self._report.topics = len(found.catalog)
+            self._read_lake(found.catalog.states())
             known = {entry.id: len(entry.gaps) for entry in found.root.topics}
             for state in found.catalog.states():
                 gaps = [*state.gaps[known.get(state.id, 0) :], *uncovered(state)]
@@ -277,10 +306,25 @@ class _Verification:
         finally:
             found.close()
 
+    def _read_lake(self, states: list[TopicState]) -> None:
+        """The lake, when the store has records there."""
+        if self._lake is None or all(state.cold is None for state in states):
+            return
+        cold = [state.cold for state in states if state.cold is not None]
+        self._report.files += sum(map(len, cold))
+        done, total = 0, sum(sum(files.sizes) for files in cold)
+        for step in check_lake(self._lake, self._store_id, states):
+            if isinstance(step, int):
+                self._report.bytes_read += step
+                done += step
+                self._progress("lake", min(done, total), total)
+            else:
+                self._add(step, "lake")
+
     def _look_around(self) -> None:
         """Files that nothing refers to."""
         layout, disk = self._layout, self._disk
-        own = {"SYSTEM", "LOCK", "BALLAST", "CLOSED", "meta", "wal", "segments"}
+        own = {"SYSTEM", "LOCK", "BALLAST", "CLOSED", "meta", "wal", "segments", "lake", "spool"}
         for name in disk.list_dir(layout.directory):
             path = f"{layout.directory}/{name}"
             if path in (layout.quarantine, layout.damaged):
