@@ -71,6 +71,17 @@ def check_versions(objects: Objects, store_id: bytes, topic_id: int) -> Iterator
             yield damage
     if error is not None and not found:
         yield error
+    if newest is not None:
+        yield from _told_by(objects, store_id, newest)
+
+
+def _told_by(objects: Objects, store_id: bytes, newest: Manifest) -> Iterator[Step]:
+    """What must be there because a manifest is: no listing would tell that it is missing."""
+    if newest.term:
+        key = keys.term_key(newest.term)
+        yield from _object(objects, key, partial(_term, key, store_id))
+    key = keys.name_key(newest.name, newest.topic_id)
+    yield from _object(objects, key, partial(_marker, key))
 
 
 def check_file(reader: LakeFileReader, file: LakeFile) -> Iterator[Step]:

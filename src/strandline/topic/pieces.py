@@ -16,7 +16,15 @@ import msgspec
 import numpy as np
 from pyroaring import BitMap64
 
-from strandline.errors import Closed, Corrupt, StrandlineError, Unavailable
+from strandline.errors import (
+    Closed,
+    Corrupt,
+    Denied,
+    NoBucket,
+    StrandlineError,
+    Unavailable,
+    Unreachable,
+)
 from strandline.lake.zone import Zone
 from strandline.topic.memory import Row
 from strandline.topic.state import Run, TopicState, spans
@@ -157,7 +165,7 @@ class Pieces:
         """The piece that holds a seq, or what the index says of it when it is damaged."""
         try:
             return self.at(seq)
-        except Corrupt:
+        except (Corrupt, Unreachable, Denied, NoBucket):
             run = self._run(seq)
             if run is None or seq > run.last_seq:
                 raise

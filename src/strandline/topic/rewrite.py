@@ -86,12 +86,14 @@ class Rewriter:
             gaps = [*state.gaps[known.get(state.id, 0) :], *uncovered(state, state.local_next)]
             spans = [(gap.first_seq, gap.last_seq) for gap in gaps if gap.reason == "damaged"]
             wanted.spans[state.id] = _joined(spans, state.floor)
-        self._affected = {topic_id for topic_id, spans in wanted.spans.items() if spans}
+            if any(last_seq >= state.cold_next for _, last_seq in wanted.spans[state.id]):
+                self._affected.add(state.id)
         self._rescue(wanted, dry_run=dry_run)
         for state in found.catalog.states():
             old = state.gaps[: known.get(state.id, 0)]
             new = [gap for gap in state.gaps[len(old) :] if gap.reason != "damaged"]
             # What the lake answers for is not lost, even if its copy could not be had just now.
+            self._leave_to_lake(state, wanted.spans[state.id])
             spans = [(max(first, state.cold_next), last) for first, last in wanted.spans[state.id]]
             lost = [Gap(first, last, "damaged") for first, last in spans if first <= last]
             state.gaps = (*old, *new, *lost)
@@ -108,6 +110,7 @@ class Rewriter:
         self._write(parts)
         for state in found.catalog.states():
             runs = [*state.runs, *self._made.get(state.id, ())]
+            runs = [run for run in runs if run.last_seq >= state.hot_seq]
             state.runs = tuple(sorted(runs, key=lambda run: run.first_seq))
             state.tail = TailIndex(state.next_seq)
             if state.id in self._affected:
@@ -117,6 +120,19 @@ class Rewriter:
             state.covered_payload = state.payload
         self._write_roots()
         return self._written
+
+    def _leave_to_lake(self, state: TopicState, spans: list[Span]) -> None:
+        """Let go of local copies up to the end of what only the lake still has."""
+        cold = state.cold
+        holes = [min(last, state.cold_next - 1) for first, last in spans if first < state.cold_next]
+        if cold is None or not holes:
+            return
+        state.cold = cold.with_released(cold.lasts[cold.find(max(holes))], {})
+        self._affected.add(state.id)
+        for run in state.runs:
+            if run.last_seq < state.hot_seq and run.segment.info.topic_id != SHARED:
+                self._found.library.retire(run.segment.info.number)
+        state.runs = tuple(run for run in state.runs if run.last_seq >= state.hot_seq)
 
     def _drop_bad_segments(self) -> None:
         """Let every topic use the good segments only, also older ones that it had left behind."""
