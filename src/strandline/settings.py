@@ -111,6 +111,10 @@ class LakeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     hot_bytes: int = 0
     """The same in bytes of segments, 0 for no such bound."""
 
+    copy_hot: bool = False
+    """Copy segments into the lake as soon as they are sealed; those within the hot bound stay on
+    the local disk as well. A lost disk then costs only what was not yet sealed."""
+
     file_bytes: int = 256 * MIB
     """Payload of one Parquet file, about: segments that move together share one."""
 
@@ -141,6 +145,16 @@ class LakeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     objects: ObjectSettings = ObjectSettings()
     """How patient we are with an object store."""
+
+
+class ScrubSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How stored files are checked in the background."""
+
+    bytes_per_s: int = 4 * MIB
+    """How fast to read; 0 is off. Faster finds damage sooner and takes more of disk and network."""
+
+    cycle_s: float = 604_800.0
+    """A round over all files begins at most so often. An object store may charge for every one."""
 
 
 class LimitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -186,6 +200,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     lake: LakeSettings = LakeSettings()
     """How sealed history moves into Parquet files."""
+
+    scrub: ScrubSettings = ScrubSettings()
+    """How stored files are checked in the background."""
 
     limits: LimitSettings = LimitSettings()
     """What one request may ask for."""

@@ -27,15 +27,16 @@ from strandline.lake.sweep import Swept
 from strandline.settings import Settings, TopicConfig, checked, topic_config
 from strandline.topic import reopen, retention, system
 from strandline.topic.checkpoint import Checkpointer
+from strandline.topic.ending import end_shard
 from strandline.topic.layout import Layout
 from strandline.topic.recover import Progress, Recovered, recover, recover_beside_writer
 from strandline.topic.relocator import Relocator
 from strandline.topic.roots import Roots
+from strandline.topic.scrubber import Scrubber, ScrubProgress
 from strandline.topic.sealer import Sealer
 from strandline.topic.space import SpaceWatch
 from strandline.topic.state import TopicState
 from strandline.topic.topic import Topic
-from strandline.wal import control
 from strandline.wal.files import ShardFiles
 from strandline.wal.reader import Reader
 from strandline.wal.shard import Shard
@@ -52,6 +53,8 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     reasons: list[str]
     jobs: list[JobHealth]
     free_bytes: int
+    scrub: ScrubProgress
+    """How far the check of all files is, and what it found."""
 
 
 def _silent(what: str, done: int, total: int) -> None:
@@ -175,6 +178,14 @@ class Store:
         except OSError as error:
             raise as_unavailable(error, "the lake") from error
 
+    def scrub(self) -> ScrubProgress:
+        """Check every segment and lake file now, mend what can be mended; what was found."""
+        self._check_writable()
+        try:
+            return self._scrubber.run_all()
+        except OSError as error:
+            raise as_unavailable(error, "a check of all files") from error
+
     def sync(self) -> None:
         """Make everything appended so far durable, whatever its class."""
         self._check_writable()
@@ -200,14 +211,21 @@ class Store:
         jobs = [job.health() for job in self._jobs]
         weak = [f"{job.name}: {job.last_error}" for job in jobs if job.failures_in_row]
         weak += self._found.complaints + [damage.reason for damage in self._found.damage]
-        free = 0
+        weak += [
+            f"the lake stands in for {path}: {error}"
+            for path, error in list(self._lake.stand_ins.items())
+        ]
+        free, scrub = 0, ScrubProgress()
         if not self.readonly:
-            free = self._space.free
+            free, scrub = self._space.free, self._scrubber.progress()
+            weak += [str(found) for found in scrub.findings if found.outcome == "fenced"]
             if self._space.level != "ok":
                 weak.append(f"disk space is {self._space.level}: {free} bytes are free")
         if weak and status == "green":
             status = "yellow"
-        return Health(status=status, reasons=reasons + weak, jobs=jobs, free_bytes=free)
+        return Health(
+            status=status, reasons=reasons + weak, jobs=jobs, free_bytes=free, scrub=scrub
+        )
 
     def close(self) -> None:
         """Flush, sync, and release the store. Closing twice is fine."""
@@ -315,14 +333,15 @@ class Store:
         self._sealer = Sealer(
             self._clock, found.catalog, found.library, roots, self._checkpointer, segment
         )
-        self._relocator = self._make_relocator(found)
+        self._wire_lake()
         self._space = SpaceWatch(disk, layout, self._shards, self._settings.space)
         self._space.make_room()
         reopen.quarantine_orphans(disk, layout, roots, found)
         reopen.declare_lost_tails(found, self._shards, disk.boot_id())
         self._make_jobs()
 
-    def _make_relocator(self, found: Recovered) -> Relocator:
+    def _wire_lake(self) -> None:
+        found = self._found
         intake = Intake(
             self._objects,
             self._disk,
@@ -333,13 +352,25 @@ class Store:
             doubted=bool(self._settings.lake.url),
         )
         intake.empty_spool()
-        return Relocator(
+        self._relocator = Relocator(
             self._clock,
             found.catalog,
             self._sealer,
             self._lake,
             intake,
             reader=self._reader,
+            changing=self._checkpointing,
+        )
+        self._scrubber = Scrubber(
+            self._clock,
+            found.catalog,
+            found.library,
+            self._sealer,
+            self._relocator,
+            intake,
+            self._lake,
+            self._settings.scrub,
+            store_id=found.store_id,
             changing=self._checkpointing,
         )
 
@@ -372,6 +403,7 @@ class Store:
         self._add_job("relocate", self._relocate_if_possible, self._settings.lake.interval_s)
         self._add_job("retention", self._retain, _TICK_S)
         self._add_job("space", self._space.run_once, _TICK_S)
+        self._add_job("scrub", self._scrubber.run_once, _TICK_S)
 
     def _add_job(
         self,
@@ -422,7 +454,7 @@ class Store:
             self._roots.close()
         try:
             for shard in self._shards:
-                self._close_shard(shard)
+                end_shard(shard, self._found.catalog)
             # Of shards that are no longer used too: the last word of the log may be theirs.
             synced = {number: log.end_lsn for number, log in self._found.logs.items()}
             synced |= {shard.number: shard.committer.synced for shard in self._shards}
@@ -435,29 +467,6 @@ class Store:
                 shard.writer.close()
             for job in syncing:
                 job.stop()
-
-    def _close_shard(self, shard: Shard) -> None:
-        """Take no more records on a shard, make durable what it has taken, and say so."""
-        writer = shard.writer
-        writer.acquire()
-        try:
-            shard.flush_nowait()
-            writer.turn_away(Closed("the store is closed: open it again"))
-            for state in self._found.catalog.states():
-                ephemeral = state.config.durability == "ephemeral"
-                reserved = state.memory is not None or state.ceiling >= state.next_seq
-                if ephemeral and state.shard == shard.number and reserved:
-                    reopen.forget_ephemeral(state, shard)
-        finally:
-            writer.release()
-        shard.committer.sync_now()
-        if writer.has_file:
-            writer.acquire()
-            try:
-                writer.end(control.ClosedCleanly())
-            finally:
-                writer.release()
-            shard.committer.sync_now()
 
     def _handle(self, state: TopicState) -> Topic:
         shard = None if self.readonly else self._found.catalog.shard_of(state)

@@ -18,16 +18,21 @@ from strandline.topic.repair import RepairReport, repair_store
 from strandline.topic.verify import Problem, VerifyReport, verify_store
 
 
-def verify(*, target: Target = TARGET) -> None:
+def verify(*, no_lake: Flag = False, target: Target = TARGET) -> None:
     """Read and check everything in a store and its lake, and change nothing.
 
     Works beside a process that writes. Exit code 3 when something is damaged.
+
+    Parameters
+    ----------
+    no_lake
+        Leave the lake out.
     """
     path = os.path.abspath(target.store)
     must_exist(path)
     settings = Settings(lake=LakeSettings(url=target.lake_url))
     with Bar() as bar:
-        report = verify_store(OsDisk(), path, settings, progress=bar.show)
+        report = verify_store(OsDisk(), path, settings, progress=bar.show, lake=not no_lake)
     facts = {
         "store": cells.plain(path),
         "in use": cells.text(report.in_use),
@@ -45,7 +50,12 @@ def verify(*, target: Target = TARGET) -> None:
         raise _damaged(report)
 
 
-def repair(*, dry_run: Flag = False, target: Target = TARGET) -> None:
+def repair(
+    *,
+    dry_run: Flag = False,
+    no_lake: Flag = False,
+    target: Target = TARGET,
+) -> None:
     """Give up what is damaged, keep the rest, and make the store open again.
 
     Nothing is deleted: files that are taken out of use stay in the folder `damaged`.
@@ -54,11 +64,20 @@ def repair(*, dry_run: Flag = False, target: Target = TARGET) -> None:
     ----------
     dry_run
         Only say what a repair would do.
+    no_lake
+        Do not look into the lake for what is missing here.
     """
     path = os.path.abspath(target.store)
     must_exist(path)
     with Bar() as bar:
-        report = repair_store(OsDisk(), path, dry_run=dry_run, progress=bar.show)
+        report = repair_store(
+            OsDisk(),
+            path,
+            Settings(lake=LakeSettings(url=target.lake_url)),
+            dry_run=dry_run,
+            progress=bar.show,
+            lake=not no_lake,
+        )
     facts = {"store": cells.plain(path), "result": _outcome(report)}
     lists: dict[str, Sequence[Row]] = {
         "problems": _problem_rows(report.problems),

@@ -4,9 +4,11 @@ A projection of one manifest, small enough to live in every checkpoint (80 bytes
 opening a store, routing a read and applying retention ask the object store nothing. Immutable: a
 new manifest makes a new one.
 
-Payload is counted by whole files: a file counts in full until it leaves. What was deleted or fell
-below the floor while the rows were still local has been counted there already, which is why
-``payloads`` may be less than the manifest says.
+The lake may hold what the local disk still has, too. ``released`` says up to where local copies
+have been let go; it is always the end of a file. Up to there payload is counted by whole files: a
+file counts in full until it leaves. What was deleted or fell below the floor while the rows were
+still local has been counted there already, which is why ``payloads`` may be less than the manifest
+says. Files behind ``released`` do not count: their records do, one by one.
 """
 
 from __future__ import annotations
@@ -36,9 +38,11 @@ class ColdEntry(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     ts_maxs: bytes = b""
     tail_offsets: bytes = b""
     tail_checksums: bytes = b""
+    released: int = 0
+    """Local copies up to this seq have been let go."""
 
 
-_COLUMNS = ColdEntry.__struct_fields__[1:]
+_COLUMNS = ColdEntry.__struct_fields__[1:-1]
 _SIGNED = frozenset({"ts_mins", "ts_maxs"})
 
 
@@ -74,7 +78,7 @@ class ColdSummary(msgspec.Struct, frozen=True, kw_only=True):
 class Cold:
     """Files of one topic by seq. Immutable; safe from many threads."""
 
-    __slots__ = ("manifest", *_COLUMNS)
+    __slots__ = ("manifest", "released", *_COLUMNS)
 
     firsts: array[int]
     lasts: array[int]
@@ -87,17 +91,23 @@ class Cold:
     tail_offsets: array[int]
     tail_checksums: array[int]
 
-    def __init__(self, manifest: int) -> None:
+    def __init__(self, manifest: int, released: int) -> None:
         self.manifest = manifest
+        self.released = released
         for name in _COLUMNS:
             setattr(self, name, array("q" if name in _SIGNED else "Q"))
 
     @classmethod
     def of_files(
-        cls, manifest: int, files: Iterable[LakeFile], payloads: Mapping[int, int]
+        cls,
+        manifest: int,
+        files: Iterable[LakeFile],
+        payloads: Mapping[int, int],
+        *,
+        released: int,
     ) -> Cold:
         """The files of a manifest; payloads by content where they are known to be less."""
-        made = cls(manifest)
+        made = cls(manifest, released)
         for file in files:
             content = int(file.content[:_CONTENT_DIGITS], 16)
             made.firsts.append(file.first_seq)
@@ -119,14 +129,23 @@ class Cold:
         """What a checkpoint kept, None when the topic has no cold part."""
         if not entry.manifest:
             return None
-        made = cls(entry.manifest)
+        made = cls(entry.manifest, entry.released)
         for name in _COLUMNS:
             getattr(made, name).frombytes(getattr(entry, name))
         return made
 
+    def with_released(self, released: int, payloads: Mapping[int, int]) -> Cold:
+        """The same after local copies were let go; payloads by content of the files concerned."""
+        made = Cold(self.manifest, released)
+        for name in _COLUMNS:
+            setattr(made, name, getattr(self, name))
+        counted = zip(self.contents, self.payloads, strict=True)
+        made.payloads = array("Q", (payloads.get(*pair) for pair in counted))
+        return made
+
     def encode(self) -> ColdEntry:
         columns = {name: getattr(self, name).tobytes() for name in _COLUMNS}
-        return ColdEntry(manifest=self.manifest, **columns)
+        return ColdEntry(manifest=self.manifest, released=self.released, **columns)
 
     def __len__(self) -> int:
         return len(self.firsts)
@@ -140,6 +159,13 @@ class Cold:
         """The place of the file that answers for a seq, -1 when none does."""
         place = bisect.bisect_right(self.firsts, seq) - 1
         return place if place >= 0 and seq <= self.lasts[place] else -1
+
+    def covers(self, first_seq: int, last_seq: int) -> bool:
+        """Whether the lake answers for all of these seqs."""
+        place = self.find(first_seq)
+        while place >= 0 and self.lasts[place] < last_seq:
+            place = self.find(self.lasts[place] + 1)
+        return place >= 0
 
     def file(self, place: int) -> ColdFile:
         return ColdFile(

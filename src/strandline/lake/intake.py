@@ -69,6 +69,12 @@ class Intake:
         """The newest manifest of a topic that is in the lake."""
         return self._ledger(topic_id).load()
 
+    def write_full(self, topic_id: int) -> Manifest:
+        """A full manifest of what is known, for readers who cannot read what is there."""
+        return self._ledger(topic_id).commit(
+            lambda manifest: manifest, term=self._our_term(), full=True
+        )
+
     def commit(self, topic_id: int, change: Change) -> Manifest:
         return self._ledger(topic_id).commit(change, term=self._our_term())
 

@@ -45,7 +45,7 @@ def topics_named(objects: Objects, name: str) -> list[int]:
     for info in objects.list(keys.NAMES, start_after=start):
         if not info.key.startswith(start):
             break
-        marker = _read(objects, info.key)
+        marker = decode(objects.get(info.key), info.key)
         if marker.name == name:
             found.append(marker.topic_id)
     return found
@@ -53,14 +53,16 @@ def topics_named(objects: Objects, name: str) -> list[int]:
 
 def every_topic(objects: Objects) -> Iterator[Marker]:
     """All topics that are or were here; one request each."""
-    return (_read(objects, info.key) for info in objects.list(keys.NAMES))
+    return (decode(objects.get(info.key), info.key) for info in objects.list(keys.NAMES))
 
 
-def _read(objects: Objects, key: str) -> Marker:
+def decode(data: bytes, key: str) -> Marker:
+    """What a marker says; Corrupt when it is not as it was written."""
     try:
-        marker = msgspec.json.decode(objects.get(key), type=Marker)
+        marker = msgspec.json.decode(data, type=Marker)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Corrupt(f"a topic's marker cannot be read ({error})", path=key) from error
-    if keys.name_key(marker.name, marker.topic_id) != key:
+    whole = msgspec.json.encode(marker) == data
+    if not whole or keys.name_key(marker.name, marker.topic_id) != key:
         raise Corrupt("a topic's marker is not the one that belongs here", path=key)
     return marker

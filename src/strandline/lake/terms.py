@@ -40,6 +40,8 @@ class Term(msgspec.Struct, frozen=True, kw_only=True):
     term: int
     opened_us: int
     attempt: str
+    checksum: str
+    """xxh3-64 of the line in which this is empty."""
 
 
 def check_identity(objects: Objects, store_id: bytes, clock: Clock) -> None:
@@ -67,6 +69,11 @@ def identity_of(objects: Objects) -> bytes | None:
         data = objects.get(keys.STORE)
     except NotFound:
         return None
+    return decode_identity(data, objects.name)
+
+
+def decode_identity(data: bytes, lake: str) -> bytes:
+    """The id of a store from the content of ``store.json``."""
     try:
         identity = msgspec.json.decode(data, type=Identity)
         store_id = bytes.fromhex(identity.store_id)
@@ -75,8 +82,20 @@ def identity_of(objects: Objects) -> bytes | None:
     if identity.checksum != _checksum(identity) or msgspec.json.encode(identity) != data:
         raise Corrupt("the lake's identity fails its checksum", path=keys.STORE)
     if identity.format != FORMAT:
-        raise NewerFormat(f"{objects.name} has lake format {identity.format}: upgrade to read it")
+        raise NewerFormat(f"{lake} has lake format {identity.format}: upgrade to read it")
     return store_id
+
+
+def decode_term(data: bytes, key: str, store_id: bytes) -> None:
+    """Complain about the content of an object in ``terms/`` that is not as it was written."""
+    try:
+        term = msgspec.json.decode(data, type=Term)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Corrupt(f"a term cannot be read ({error})", path=key) from error
+    if term.checksum != _checksum(term) or msgspec.json.encode(term) != data:
+        raise Corrupt("a term fails its checksum", path=key)
+    if (keys.term_key(term.term), term.store_id) != (key, store_id.hex()):
+        raise Corrupt("a term is not the one that belongs here", path=key)
 
 
 def open_term(objects: Objects, store_id: bytes, clock: Clock, *, attempt: bytes) -> int:
@@ -90,9 +109,11 @@ def open_term(objects: Objects, store_id: bytes, clock: Clock, *, attempt: bytes
             term=newest + 1,
             opened_us=clock.now_us(),
             attempt=attempt.hex(),
+            checksum="",
         )
+        body = msgspec.json.encode(msgspec.structs.replace(mine, checksum=_checksum(mine)))
         try:
-            objects.create(keys.term_key(mine.term), msgspec.json.encode(mine), writer=mine.attempt)
+            objects.create(keys.term_key(mine.term), body, writer=mine.attempt)
         except AlreadyThere:
             newest = mine.term
         else:
@@ -112,5 +133,5 @@ def fenced(objects: Objects, term: int) -> Fenced:
     return Fenced(f"a newer opening of this store writes to {objects.name}: term {term} is over")
 
 
-def _checksum(identity: Identity) -> str:
-    return xxh3_64_hexdigest(msgspec.json.encode(msgspec.structs.replace(identity, checksum="")))
+def _checksum(content: Identity | Term) -> str:
+    return xxh3_64_hexdigest(msgspec.json.encode(msgspec.structs.replace(content, checksum="")))

@@ -39,6 +39,18 @@ class Library:
         self.next_number = max(self.next_number, info.number + 1)
         return segment
 
+    def afresh(self, segment: Segment) -> Segment:
+        """The same segment with nothing remembered of it."""
+        self._pool.forget(segment.path)
+        return Segment(
+            segment.info,
+            self.directory,
+            self._pool,
+            self.cache,
+            store_id=self._store_id,
+            seed=self._seed,
+        )
+
     def begin(self, topic_id: int, first_seq: int) -> tuple[SegmentWriter, SegmentInfo]:
         """Begin a new file, for one topic or (id 0) to be shared."""
         number = self.next_number

@@ -7,6 +7,7 @@ the floor, so that a block's first seq and count always say which seqs it holds.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -79,7 +80,17 @@ class Rows:
         return Rows(self.first_seq, data, fields, self.stamps)
 
 
-def of_block(source: block.Block) -> Rows:
+class Source(Protocol):
+    """What rows can be made of: a block, or anything with its face."""
+
+    @property
+    def first_seq(self) -> int: ...
+    def data(self) -> pa.Array: ...
+    def column(self, wanted: int) -> pa.Array | None: ...
+    def stamps(self) -> np.ndarray: ...
+
+
+def of_block(source: Source) -> Rows:
     fields = {}
     for column in _FIELDS:
         array = source.column(column)

@@ -39,15 +39,15 @@ def find_tagged(state: TopicState, match: str, before: int, cold_seqs: BitMap64)
 
 
 def find_tagged_cold(state: TopicState, cold: Cold | None, match: str) -> BitMap64:
-    """Seqs of the lake with such a tag, deleted or not. Reads files; no lock held."""
+    """Seqs with such a tag that only the lake has, deleted or not. Reads files; no lock held."""
     found = BitMap64()
     if cold is None or state.lake is None:
         return found
     wanted = _matcher(match)
     floor = state.floor
     for place in range(len(cold)):
-        if cold.lasts[place] < floor:
-            continue
+        if not floor <= cold.lasts[place] <= cold.released:
+            continue  # gone, or found in the local copy
         for zone in state.lake.zones(state.id, cold, place):
             tags = zone.column(block.TAG)
             if tags is not None:

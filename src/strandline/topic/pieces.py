@@ -2,7 +2,8 @@
 
 A piece is rows in memory, a frame of the WAL, a block of a segment or a zone of a lake file. This
 is the one place that knows the order in which they are asked (``topic/state.py`` says why it is
-safe without a lock). A piece whose file has gone meanwhile is found again.
+safe without a lock). A piece whose file has gone meanwhile is found again. Where a segment is
+damaged or missing and the lake has the same records, its copy stands in, and health says so.
 """
 
 from __future__ import annotations
@@ -15,7 +16,15 @@ import msgspec
 import numpy as np
 from pyroaring import BitMap64
 
-from strandline.errors import Closed, Corrupt, StrandlineError, Unavailable
+from strandline.errors import (
+    Closed,
+    Corrupt,
+    Denied,
+    NoBucket,
+    StrandlineError,
+    Unavailable,
+    Unreachable,
+)
 from strandline.lake.zone import Zone
 from strandline.topic.memory import Row, row_size
 from strandline.topic.state import Run, TopicState, spans
@@ -144,7 +153,7 @@ class Pieces:
     def newest_in_segment(self, seq: int) -> tuple[int, int] | None:
         """Last seq and newest ts of a seq's block or zone, by the index alone; None in the log."""
         run = self._run(seq)
-        if run is None:
+        if run is None or seq > run.last_seq:
             cold, lake = self._state.cold, self._state.lake
             if cold is None or lake is None or cold.find(seq) < 0:
                 return None
@@ -156,7 +165,7 @@ class Pieces:
         """The piece that holds a seq, or what the index says of it when it is damaged."""
         try:
             return self.at(seq)
-        except Corrupt:
+        except (Corrupt, Unreachable, Denied, NoBucket):
             run = self._run(seq)
             if run is None or seq > run.last_seq:
                 raise
@@ -188,13 +197,32 @@ class Pieces:
             _, _, fields, data, ts = self._reader.single(location)
             return tail.firsts[place], [(ts, fields, data)]
         run = self._run(seq)
-        if run is None and state.cold is not None and state.lake is not None:
-            return state.lake.zone(state.id, state.cold, seq)
         if run is None or seq > run.last_seq:
-            raise LookupError(seq)
-        found = run.segment.block(run.find(seq))
+            return self._zone(seq)
+        try:
+            found = run.segment.block(run.find(seq))
+        except (Corrupt, OSError) as error:
+            return self._stand_in(run, seq, error)
         if not found.first_seq <= seq <= found.last_seq:
             raise LookupError(seq)
+        return found
+
+    def _zone(self, seq: int) -> Zone:
+        cold, lake = self._state.cold, self._state.lake
+        if cold is None or lake is None:
+            raise LookupError(seq)
+        return lake.zone(self._state.id, cold, seq)
+
+    def _stand_in(self, run: Run, seq: int, error: Corrupt | OSError) -> Zone:
+        """The lake's copy of a record whose segment fails; the failure when there is none."""
+        if run not in self._state.runs:
+            raise error  # it was let go while we looked: look again
+        try:
+            found = self._zone(seq)
+        except (LookupError, Corrupt):
+            raise error from None
+        assert self._state.lake is not None
+        self._state.lake.stand_ins[run.segment.path] = str(error)
         return found
 
 

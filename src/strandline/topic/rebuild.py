@@ -1,13 +1,19 @@
-"""A root for a store that has lost all of its own, from what segments and log still tell.
+"""A root for a store that has lost all of its own, from what lake, segments and log still tell.
 
-It lists no segment: a repair looks for every record in every file anyway. Names and settings are
-those that the log still tells; a topic made before the log begins is called after its id. What only
-the lost roots knew is gone: floors and deletes, so that deleted records may come back.
+It lists no segment: a repair looks for every record in every file anyway, but for those that the
+lake has. The lake's manifests tell names, epochs, floors and deletes of the topics that are in it;
+settings, and the names of other topics, are those that the log still tells. A topic that was made
+before the log begins is called after its id. What only the lost roots knew is gone: floors and
+deletes behind the lake's part, so that deleted records may come back.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from strandline.env.disk import Disk
+from strandline.lake.cold import Cold, ColdEntry
+from strandline.lake.manifest import Manifest
 from strandline.settings import TopicConfig
 from strandline.topic import root as root_file
 from strandline.topic.layout import Layout
@@ -26,11 +32,35 @@ class _Trace:
         self.epoch = 0
         self.covered = 0
         self.last_ts = 0
+        self.floor = 1
+        self.deleted = b""
+        self.cold: Cold | None = None
+
+    def add(self, manifest: Manifest) -> None:
+        """What the lake knows. It answers for its part alone: local copies are let go."""
+        self.name, self.epoch = manifest.name, manifest.epoch
+        self.floor, self.covered = manifest.floor, manifest.last_seq
+        self.last_ts = max((file.ts_max for file in manifest.files), default=0)
+        self.deleted = bytes(manifest.deleted.serialize()) if manifest.deleted else b""
+        self.cold = (
+            Cold.of_files(manifest.number, manifest.files, {}, released=manifest.files[-1].last_seq)
+            if manifest.files
+            else None
+        )
 
 
-def rebuilt_root(disk: Disk, layout: Layout, store_id: bytes) -> Root:
-    """The best root that the other files allow for."""
+def rebuilt_root(
+    disk: Disk, layout: Layout, store_id: bytes, manifests: Mapping[int, Manifest]
+) -> Root:
+    """The best root that the other files and the lake's manifests allow for."""
     traces: dict[int, _Trace] = {}
+    names: set[str] = set()
+    for topic_id, manifest in sorted(manifests.items(), reverse=True):
+        trace = traces[topic_id] = _Trace(topic_id)
+        trace.add(manifest)
+        if manifest.name in names:  # a later topic of this name: ours was deleted, or is in doubt
+            trace.name = f"recovered-{topic_id}"
+        names.add(manifest.name)
     for path in segment_files(disk, layout):
         for topic_id, rows in in_segment(disk, path, store_id):
             trace = traces.setdefault(topic_id, _Trace(topic_id))
@@ -43,9 +73,10 @@ def rebuilt_root(disk: Disk, layout: Layout, store_id: bytes) -> Root:
             if log.headers:
                 first_lsn = log.headers[0].first_lsn
                 shards.append(ShardEntry(shard=shard, replay_lsn=first_lsn, durable_lsn=0))
-            _read_names(log, traces)
+            _read_names(log, traces, manifests)
         finally:
             log.files.close()
+    gone = {topic_id for topic_id, manifest in manifests.items() if manifest.dropped}
     return Root(
         number=max(root_file.numbers_in(disk, layout.meta), default=0),
         store_id=store_id,
@@ -55,11 +86,18 @@ def rebuilt_root(disk: Disk, layout: Layout, store_id: bytes) -> Root:
         last_ts=max((trace.last_ts for trace in traces.values()), default=0),
         shards=shards,
         segments=[],
-        topics=[_entry(topic_id, trace) for topic_id, trace in sorted(traces.items())],
+        topics=[
+            _entry(topic_id, trace)
+            for topic_id, trace in sorted(traces.items())
+            if topic_id not in gone
+        ],
+        lake_trash=sorted(gone),
     )
 
 
-def _read_names(log: ShardLog, traces: dict[int, _Trace]) -> None:
+def _read_names(
+    log: ShardLog, traces: dict[int, _Trace], manifests: Mapping[int, Manifest]
+) -> None:
     place = 0
     while place < len(log.headers):
         for frame in log.scan(place, log.headers[place].first_lsn):
@@ -69,7 +107,7 @@ def _read_names(log: ShardLog, traces: dict[int, _Trace]) -> None:
                 if trace is None or found.kind != block.CONTROL:
                     continue
                 message = control.decode(found.control_payload())
-                if isinstance(message, control.TopicCreated):
+                if isinstance(message, control.TopicCreated) and found.topic_id not in manifests:
                     trace.name, trace.epoch = message.name, message.epoch
                 if isinstance(message, (control.TopicCreated, control.TopicAltered)):
                     trace.config = message.config
@@ -85,14 +123,15 @@ def _entry(topic_id: int, trace: _Trace) -> TopicEntry:
         epoch=epoch,
         created_us=epoch,
         covered=trace.covered,
-        covered_payload=0,
+        covered_payload=0 if trace.cold is None else sum(trace.cold.payloads),
         last_ts=trace.last_ts,
-        evict_floor=1,
-        evict_reason="",
+        evict_floor=trace.floor,
+        evict_reason="mixed" if trace.floor > 1 else "",
         delete_floor=1,
         gone_payload=0,
         ceiling=trace.covered,
-        deleted=b"",
+        deleted=trace.deleted,
         gaps=[],
         idempotency=[],
+        cold=ColdEntry() if trace.cold is None else trace.cold.encode(),
     )

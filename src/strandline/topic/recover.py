@@ -168,7 +168,7 @@ def _load_segments(found: Recovered, *, tolerate: bool, progress: Progress) -> N
     for topic_id, mine in runs.items():
         state = found.catalog.by_id(topic_id)
         if state is not None:
-            state.runs = current_runs(mine, state.cold_next)
+            state.runs = current_runs(mine, state.local_next)
     if tolerate:
         for state in found.catalog.states():
             state.gaps = (*state.gaps, *uncovered(state))
@@ -187,11 +187,14 @@ def numbers_in(library: Library) -> list[int]:
     return [int(text) for text in digits if text.isdigit()]
 
 
-def uncovered(state: TopicState) -> list[Gap]:
-    """Seqs of a topic's checkpointed part that neither a run nor a gap accounts for."""
+def uncovered(state: TopicState, first_seq: int = 0) -> list[Gap]:
+    """Seqs of a topic's checkpointed part that neither a run nor a gap accounts for.
+
+    From a seq on, or from where the lake no longer answers.
+    """
     found = []
     for low, last_seq in spans(state, state.floor):
-        seq = max(low, state.cold_next)
+        seq = max(low, first_seq or state.cold_next)
         for run in state.runs:
             if run.last_seq < seq or run.first_seq > min(last_seq, state.tail.first_seq - 1):
                 continue

@@ -1,27 +1,34 @@
 """The relocation job: moves older sealed segments of a topic into the lake.
 
-    1 choose runs beyond the hot bound, the oldest first (``to_relocate``)
+    1 choose runs beyond the hot bound, the oldest first (``to_relocate``); with ``copy_hot`` all
+      that are sealed
     2 write their live rows to a Parquet file in the spool, upload it, read it back and compare
     3 commit a manifest that lists it: from now on the lake answers for these seqs
-    4 write a root that knows the lake's files and no longer lists the segments
-    5 point the topic at the lake, let the segments go when no kept root needs them
+    4 point the topic at the lake, which is asked where there is no local copy
+    5 let go of the segments beyond the hot bound: write a root that no longer lists them, remove
+      their files when no kept root needs them
 
 Steps 1 to 3 hold no lock and may take as long as the object store likes. A crash before 3 leaves an
-object that no manifest names (``lake/sweep.py`` finds it), one between 3 and 4 leaves two good
-copies, of which the local one is read; the next turn compares them and goes on with 4. Seqs decide
-who answers, so no record is ever served twice.
+object that no manifest names (``lake/sweep.py`` finds it), one between 3 and 5 leaves two good
+copies, of which the local one is read; the next turn compares them and goes on. Seqs decide who
+answers, so no record is ever served twice.
+
+Payload is counted record by record while there is a local copy, and by whole files afterwards
+(``lake/cold.py``). So at 5 each file's payload becomes what is live of it at that moment: counted
+before the locks are taken, and corrected by what was deleted or evicted since.
 
 A store that is not there (credentials, bucket, network) fails the job's turn: health shows it, the
-job tries again with growing pauses, and everything else goes on with the local copies.
+job tries again with growing pauses, and everything else goes on with the local copies. A damaged
+file is not rewritten and in nobody's way: ``topic/scrubber.py`` deals with it.
 """
 
 from __future__ import annotations
 
+import bisect
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
-import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
@@ -34,17 +41,15 @@ from strandline.lake.intake import Intake
 from strandline.lake.lake import Lake
 from strandline.lake.manifest import Manifest
 from strandline.lake.sweep import Swept
-from strandline.lake.zone import Zone
 from strandline.segment import codec
 from strandline.settings import LakeSettings
 from strandline.topic.catalog import Catalog
+from strandline.topic.copies import Part, good_parts, live_table, live_tables, local_parts, union
 from strandline.topic.deletes import payload_of
-from strandline.topic.page import Slice, table_of
 from strandline.topic.pieces import Pieces
 from strandline.topic.recover import Progress
 from strandline.topic.sealer import Sealer
 from strandline.topic.state import Run, TopicState
-from strandline.wal.block import Block
 from strandline.wal.reader import Reader
 
 _LOOK_S = 60.0  # between two looks at a manifest that others may have changed
@@ -81,6 +86,8 @@ class Relocator:
         """By topic: when its newest manifest was last asked for."""
         self._swept: dict[int, float] = {}
         """By topic: when it was last swept."""
+        self._damaged: set[str] = set()
+        """Names of files that could not be rewritten."""
 
     def run_once(self, progress: Progress | None = None) -> None:
         """Move what is due, and bring every topic's manifest up to date.
@@ -113,10 +120,19 @@ class Relocator:
                 swept[f"(deleted topic {topic_id})"] = self._intake.sweep(topic_id, orphans=orphans)
         return swept
 
+    def replace_file(self, state: TopicState, file: LakeFile) -> None:
+        """Write a file anew from good copies of its records; Corrupt when there are not enough."""
+        with self._turn:
+            self._adopt(state, self._rewrite(state, file))
+            self._save(state)
+
     def _tend(self, state: TopicState, progress: Progress | None) -> None:
-        runs = to_relocate(state, self._settings)
-        if runs:
-            self._relocate(state, runs, progress)
+        surplus = to_relocate(state, self._settings)
+        hot_first = surplus[-1].last_seq + 1 if surplus else 0
+        runs = sealed_runs(state) if self._settings.copy_hot else surplus
+        if runs and runs[-1].last_seq > (0 if state.cold is None else state.cold.last_seq):
+            self._relocate(state, runs, hot_first, progress)
+        self._let_go(state, hot_first, {})
         if state.cold is not None and not state.dropped:
             self._keep_up(state, state.cold)
 
@@ -135,41 +151,57 @@ class Relocator:
             )
         return manifest
 
-    def _relocate(self, state: TopicState, runs: list[Run], progress: Progress | None) -> None:
+    def _relocate(
+        self, state: TopicState, runs: list[Run], hot_first: int, progress: Progress | None
+    ) -> None:
         manifest = self._newest(state)
         upto = manifest.last_seq
         known = 0 if state.cold is None else state.cold.last_seq
         if upto > known:
-            self._compare(state, runs, manifest, known)
+            self._compare(state, manifest, known)
             self._adopt(state, manifest)
         waiting = [run for run in runs if run.last_seq > upto]
         moved, total = 0, sum(run.payload_size for run in waiting)
         for group in in_files(waiting, self._settings.file_bytes):
             first_seq, last_seq = (upto + 1 if upto else group[0].first_seq), group[-1].last_seq
             taken = _Taken(state)
-            rows = live_tables(group, max(first_seq, taken.floor), last_seq, taken.deleted)
+            parts = local_parts(group, max(first_seq, taken.floor), last_seq)
+            rows = live_tables(parts, taken.deleted)
             file = self._intake.write(state.id, rows, first_seq, last_seq)
             manifest = self._intake.commit(state.id, _adding(file))
-            self._adopt(state, manifest, {int(file.content[:16], 16): (file, taken)})
+            self._adopt(state, manifest)
+            content = int(file.content[:16], 16)
+            if not self._let_go(state, hot_first, {content: (file.payload, taken)}):
+                self._save(state)
             upto = last_seq
             moved += sum(run.payload_size for run in group)
             if progress is not None:
                 progress(f"topic {state.name}", moved, total)
 
-    def _compare(self, state: TopicState, runs: list[Run], manifest: Manifest, known: int) -> None:
+    def _compare(self, state: TopicState, manifest: Manifest, known: int) -> None:
         """See that what the lake has beyond our knowledge is what we have here.
 
         It is ours from before a crash. Or somebody has opened a copy of this store and moved on
-        from there; then two histories have parted, and ours must not make room for the other.
+        from there; then two histories have parted, and ours must not make room for the other. What
+        is damaged here cannot be compared: its neighbours can.
         """
+        compared, damaged = 0, None
         for file in manifest.files:
             if file.last_seq <= known:
                 continue
             for zone in self._lake.zones_of(state.id, file):
-                gone = _union(state.deleted, zone.holes())
                 first_seq = max(zone.first_seq, state.floor)
-                theirs = _live(zone, first_seq, zone.last_seq, gone)
-                ours = [SCHEMA.empty_table(), *live_tables(runs, first_seq, zone.last_seq, gone)]
+                if first_seq > zone.last_seq:
+                    continue
+                theirs = live_table(Part(zone, first_seq, zone.last_seq), state.deleted)
+                gone = union(state.deleted, zone.holes())
+                try:
+                    parts = local_parts(state.runs, first_seq, zone.last_seq)
+                    ours = [SCHEMA.empty_table(), *live_tables(parts, gone)]
+                except Corrupt as error:
+                    damaged = error
+                    continue
+                compared += 1
                 if not pa.concat_tables(ours).equals(theirs):
                     raise Corrupt(
                         "the lake holds other records than this store: a copy of the store has "
@@ -179,43 +211,80 @@ class Relocator:
                         first_seq=zone.first_seq,
                         last_seq=zone.last_seq,
                     )
+        if damaged is not None and not compared:
+            raise damaged
 
-    def _adopt(
-        self,
-        state: TopicState,
-        manifest: Manifest,
-        fresh: dict[int, tuple[LakeFile, _Taken]] | None = None,
-    ) -> None:
-        """Let the lake answer for what a manifest lists, and let go of the local copies."""
+    def _adopt(self, state: TopicState, manifest: Manifest) -> None:
+        """Let the lake answer for what a manifest lists."""
         with self._changing:
             shard = self._catalog.shard_of(state)
             with shard.maintenance:
                 if state.dropped:
                     return
                 old = state.cold
-                payloads = {} if old is None else old.known_payloads()
-                for content, (file, taken) in (fresh or {}).items():
-                    payloads[content] = file.payload - self._lost_since(state, file, taken)
-                new = Cold.of_files(manifest.number, manifest.files, payloads)
-                shard.writer.acquire()
-                try:
+                new = Cold.of_files(
+                    manifest.number,
+                    manifest.files,
+                    {} if old is None else old.known_payloads(),
+                    released=0 if old is None else old.released,
+                )
+                with state.guard:
                     state.gone_payload += _shrunk(old, new, state.floor)
                     state.cold = new
-                finally:
-                    shard.writer.release()
-                moved = {run for run in state.runs if run.last_seq <= new.last_seq}
-                self._sealer.let_go(state.id, moved)
 
-    def _lost_since(self, state: TopicState, file: LakeFile, taken: _Taken) -> int:
-        """Payload of rows of a new file that went while it was written: counted already."""
+    def _save(self, state: TopicState) -> None:
+        """Write a root that knows what the lake answers for."""
+        with self._changing:
+            if not state.dropped:
+                self._sealer.let_go(state.id, set())
+
+    def _let_go(
+        self, state: TopicState, hot_first: int, known: dict[int, tuple[int, _Taken]]
+    ) -> bool:
+        """Let go of local copies below a seq that the lake has, by whole files; whether any went.
+
+        ``known`` tells what was live of a file, and when, by its content.
+        """
+        cold = state.cold
+        if cold is None or hot_first - 1 <= cold.released:
+            return False
+        first = bisect.bisect_right(cold.lasts, cold.released)
+        following = bisect.bisect_right(cold.lasts, hot_first - 1)
+        if first >= following:
+            return False
+        counted = []
+        for place in range(first, following):
+            taken = _Taken(state)
+            low, high = cold.firsts[place], cold.lasts[place] + 1
+            payload, taken = known.get(cold.contents[place]) or (
+                Pieces(state, self._reader).payload_between(max(low, taken.floor), high),
+                taken,
+            )
+            counted.append((cold.contents[place], range(low, high), payload, taken))
+        with self._changing, self._catalog.shard_of(state).maintenance:
+            if state.dropped or state.cold is not cold:
+                return False
+            payloads = {
+                content: payload - self._lost_since(state, seqs, taken)
+                for content, seqs, payload, taken in counted
+            }
+            new = cold.with_released(cold.lasts[following - 1], payloads)
+            with state.guard:
+                state.cold = new
+            moved = {run for run in state.runs if run.last_seq <= new.released}
+            self._sealer.let_go(state.id, moved)
+        return True
+
+    def _lost_since(self, state: TopicState, seqs: range, taken: _Taken) -> int:
+        """Payload of records that went since they were counted: it is known to be gone."""
         pieces = Pieces(state, self._reader)
         lost = 0
         if state.floor > taken.floor:
-            low, high = max(taken.floor, file.first_seq), min(state.floor, file.last_seq + 1)
+            low, high = max(taken.floor, seqs.start), min(state.floor, seqs.stop)
             lost += pieces.payload_between(low, high) if low < high else 0
         if state.deleted is not taken.deleted and state.deleted is not None:
             news = state.deleted - taken.deleted if taken.deleted else state.deleted.copy()
-            news &= BitMap64(range(max(taken.floor, file.first_seq), file.last_seq + 1))
+            news &= BitMap64(range(max(taken.floor, seqs.start), seqs.stop))
             lost += payload_of(pieces, news)
         return lost
 
@@ -235,24 +304,27 @@ class Relocator:
                 None if deleted is None else deleted & BitMap64(range(floor, cold.last_seq + 1))
             )
             now_us = self._clock.now_us()
+            # What a power loss could still undo must not be gone from the lake.
+            shard = self._catalog.shard_of(state)
+            shard.committer.wait_synced(shard.writer.end_lsn)
             manifest = self._intake.commit(state.id, lambda old: _told(old, floor, hidden, now_us))
             self._told[state.id] = deleted, asked
         for file in manifest.files:
-            if file.rows - live_rows(state, file) > self._settings.dead_share * file.rows:
-                manifest = self._rewrite(state, file)
+            dead = file.rows - live_rows(state, file)
+            if dead > self._settings.dead_share * file.rows and file.name() not in self._damaged:
+                try:
+                    manifest = self._rewrite(state, file)
+                except Corrupt:
+                    self._damaged.add(file.name())
         if manifest.number != cold.manifest:
             self._adopt(state, manifest)
+            self._save(state)
         self._sweep(manifest)
 
     def _rewrite(self, state: TopicState, file: LakeFile) -> Manifest:
         """The same file without its dead rows."""
         deleted = state.deleted
-        first_seq = max(file.first_seq, state.floor)
-        rows = (
-            _live(zone, first_seq, zone.last_seq, _union(deleted, zone.holes()))
-            for zone in self._lake.zones_of(state.id, file)
-            if zone.last_seq >= first_seq
-        )
+        rows = live_tables(good_parts(state, file.first_seq, file.last_seq), deleted)
         new = self._intake.write(state.id, rows, file.first_seq, file.last_seq)
         now_us = self._clock.now_us()
         purged = None
@@ -298,10 +370,6 @@ def _told(manifest: Manifest, floor: int, hidden: BitMap64 | None, now_us: int) 
     return told.with_deleted(hidden) if hidden else told
 
 
-def _union(one: BitMap64 | None, other: BitMap64 | None) -> BitMap64 | None:
-    return one | other if one and other else one or other
-
-
 def live_rows(state: TopicState, file: LakeFile) -> int:
     """How many rows of a file a reader may still get."""
     first_seq = max(file.first_seq, state.floor)
@@ -327,12 +395,12 @@ def _shrunk(old: Cold | None, new: Cold, floor: int) -> int:
     left = sum(
         old.payloads[place]
         for place in range(len(old))
-        if old.contents[place] not in kept and old.lasts[place] >= floor
+        if old.contents[place] not in kept and floor <= old.lasts[place] <= old.released
     )
     came = sum(
         new.payloads[place]
         for place in range(len(new))
-        if new.contents[place] not in known and new.lasts[place] <= old.last_seq
+        if new.contents[place] not in known and new.lasts[place] <= old.released
     )
     return left - came
 
@@ -355,6 +423,14 @@ def to_relocate(state: TopicState, settings: LakeSettings) -> list[Run]:
     return list(state.runs[: own[surplus - 1] + 1]) if surplus > 0 else []
 
 
+def sealed_runs(state: TopicState) -> list[Run]:
+    """All runs up to the last that is a segment of the topic's own."""
+    runs = list(state.runs)
+    while runs and runs[-1].segment.info.topic_id == codec.SHARED:
+        runs.pop()
+    return runs
+
+
 def in_files(runs: list[Run], file_bytes: int) -> list[list[Run]]:
     """The runs in groups, each of which becomes one file."""
     groups: list[list[Run]] = []
@@ -366,34 +442,3 @@ def in_files(runs: list[Run], file_bytes: int) -> list[list[Run]]:
         groups[-1].append(run)
         size += run.payload_size
     return groups
-
-
-def live_tables(
-    runs: list[Run], first_seq: int, last_seq: int, deleted: BitMap64 | None
-) -> Iterator[pa.Table]:
-    """The live rows of these runs between two seqs, block by block, read past the cache."""
-    for run in runs:
-        index = run.segment.index()
-        following = len(index) if run.next_place < 0 else run.next_place
-        for place in range(run.place, following):
-            low = int(index.first_seq[place])
-            if low > last_seq or low + int(index.count[place]) <= first_seq:
-                continue
-            table = _live(run.segment.read_block(place), first_seq, last_seq, deleted)
-            if len(table):
-                yield table
-
-
-def _live(
-    source: Block | Zone, first_seq: int, last_seq: int, deleted: BitMap64 | None
-) -> pa.Table:
-    first = max(0, first_seq - source.first_seq)
-    following = min(source.count, last_seq - source.first_seq + 1)
-    low, high = source.first_seq + first, source.first_seq + following
-    chosen = None
-    if deleted and deleted.range_cardinality(low, high):
-        keep = np.ones(following - first, dtype=bool)
-        gone = deleted & BitMap64(range(low, high))
-        keep[np.array(list(gone), dtype="<i8") - low] = False
-        chosen = np.flatnonzero(keep) + first
-    return table_of([Slice(source, first, following, chosen)])

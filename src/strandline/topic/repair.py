@@ -2,7 +2,8 @@
 
     1 verify: a store without a problem is left as it is, byte for byte
     2 recover what can be read, tolerating damage
-    3 look for what is missing in other files (``topic/rewrite.py``, ``topic/rescue.py``)
+    3 look for what is missing in other files and in the lake (``topic/rewrite.py``,
+      ``topic/rescue.py``); without a checkpoint the lake's manifests tell which topics there are
     4 what is found nowhere becomes a gap of reason "damaged", and its topics get a new epoch
     5 write all that is not in good segments into new ones, and a checkpoint that lists them
     6 write a report, then move damaged files to ``damaged/``, where they stay, and with them the
@@ -11,7 +12,8 @@
 Nothing is ever deleted. The new checkpoint is written twice, because a store keeps two, and stands
 above the whole old log. Each step leaves a store that the next repair can go on from, so a crash in
 the middle costs nothing but another repair. Damage in SYSTEM, CLOSED or one checkpoint needs no new
-checkpoint: the files are moved, and SYSTEM is made anew.
+checkpoint: the files are moved, and SYSTEM is made anew. The lake itself is not changed: damage
+there is for the scrub job of the opened store (``topic/scrubber.py``).
 """
 
 from __future__ import annotations
@@ -21,7 +23,12 @@ import msgspec
 from strandline.env import process
 from strandline.env.clock import Clock, SystemClock
 from strandline.env.disk import Disk, Lock
+from strandline.env.object_store import open_objects
+from strandline.env.objects import Objects
 from strandline.errors import Corrupt, Locked, NotAStore
+from strandline.lake import check
+from strandline.lake.lake import Lake
+from strandline.lake.manifest import Manifest
 from strandline.settings import Settings
 from strandline.topic import identity, reopen, system
 from strandline.topic import root as root_file
@@ -86,20 +93,34 @@ def repair_store(
     dry_run: bool = False,
     progress: Progress = _silent,
     clock: Clock | None = None,
+    objects: Objects | None = None,
+    lake: bool = True,
 ) -> RepairReport:
-    """Repair a store, or with ``dry_run`` say what a repair would do."""
+    """Repair a store, or with ``dry_run`` say what a repair would do.
+
+    The lake is where the settings say, or given as ``objects``; without it, what only the lake
+    knows stays unknown.
+    """
     layout = Layout(path)
+    settings = settings or Settings()
     if not disk.is_dir(path):
         raise NotAStore(f"{path} is not a store: there is no such directory")
     _must_be_a_store(disk, layout)
     lock = _lock(disk, layout)
     try:
-        found = verify_held(disk, layout, settings or Settings(), progress)
+        found = verify_held(disk, layout, settings, progress)
         report = RepairReport(path=path, dry_run=dry_run, problems=found.problems)
-        if found.problems:
-            _Repair(
-                disk, layout, settings or Settings(), clock or SystemClock(), progress, report
-            ).run()
+        if not found.problems:
+            return report
+        if lake and objects is None:
+            url, patience = settings.lake.url or layout.lake, settings.lake.objects
+            objects = open_objects(url, settings=patience, disk=disk)
+        opened = Lake(objects, settings.lake) if lake and objects is not None else None
+        try:
+            _Repair(disk, layout, settings, clock or SystemClock(), progress, report, opened).run()
+        finally:
+            if opened is not None:
+                opened.close()
         return report
     finally:
         lock.release()
@@ -137,6 +158,7 @@ class _Repair:
         clock: Clock,
         progress: Progress,
         report: RepairReport,
+        lake: Lake | None,
     ) -> None:
         self._disk = disk
         self._layout = layout
@@ -144,6 +166,7 @@ class _Repair:
         self._clock = clock
         self._progress = progress
         self._report = report
+        self._lake = lake
         report.lost, report.moved, report.written, report.notes = [], [], [], []
 
     def run(self) -> None:
@@ -156,16 +179,30 @@ class _Repair:
             try:
                 root_file.load(self._disk, folder, store_id)
             except Corrupt:
-                root = rebuilt_root(self._disk, self._layout, store_id)
+                manifests = self._manifests(store_id)
+                root = rebuilt_root(self._disk, self._layout, store_id, manifests)
                 self._report.notes.append(
                     "no checkpoint can be read: names, settings and deletes of topics are known "
-                    "only as far as the log still tells them"
+                    "only as far as log and lake still tell them"
                 )
         old = self._damaged_files()
         if root is not None or not kinds <= _IN_META_ONLY:
             old |= self._log_and_roots()
             self._rewrite(store_id, root)
         self._move(sorted(old))
+
+    def _manifests(self, store_id: bytes) -> dict[int, Manifest]:
+        """The newest manifest of every topic that the lake tells of."""
+        found: dict[int, Manifest] = {}
+        if self._lake is None:
+            return found
+        for topic_id in check.topics_in(self._lake.objects):
+            manifest, error = check.newest_of(self._lake.objects, store_id, topic_id)
+            if manifest is not None:
+                found[topic_id] = manifest
+            else:
+                self._report.notes.append(f"the lake's part of topic {topic_id}: {error}")
+        return found
 
     def _identify(self) -> bytes:
         """The store's id, after writing a new SYSTEM file if the old one is damaged."""
@@ -194,6 +231,7 @@ class _Repair:
             tolerate=True,
             progress=self._progress,
             root=root,
+            lake=self._lake,
         )
         try:
             known = {entry.id: len(entry.gaps) for entry in found.root.topics}

@@ -3,8 +3,8 @@
 A record is often on the disk more than once. A checkpoint copies the log into segments and keeps
 the log until the next one; sealing copies shared segments. So whatever a damaged file held is
 looked for block by block in that file, then in every other segment, also in those that nothing
-lists any more, then in the log. A block carries its topic and seqs under its own checksum: where it
-was found does not matter.
+lists any more, then in the log, at last in the lake. A block carries its topic and seqs under its
+own checksum: where it was found does not matter.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from strandline.env.disk import Disk
+from strandline.errors import Corrupt
+from strandline.lake.lake import Lake
 from strandline.segment import codec
 from strandline.segment.rows import Rows, of_block, of_singles
 from strandline.topic.layout import Layout
+from strandline.topic.state import TopicState
 from strandline.wal import block
 from strandline.wal.codec import split_single, store_seed
 from strandline.wal.recovery import ShardLog, Single, in_order
@@ -113,6 +116,24 @@ def in_logs(logs: Sequence[ShardLog]) -> Found:
                 found = block.Block(view)
                 if found.kind == block.RECORDS:
                     yield found.topic_id, of_block(found)
+
+
+def in_lake(lake: Lake, states: Sequence[TopicState], wanted: Wanted) -> Found:
+    """Rows of the lake's zones that hold something wanted."""
+    for state in states:
+        for first_seq, last_seq in list(wanted.spans.get(state.id, ())):
+            seq = first_seq
+            while state.cold is not None and seq <= last_seq:
+                place = state.cold.find(seq)
+                if place < 0:
+                    break
+                try:
+                    zone = lake.zone_again(state.id, state.cold, place, seq)
+                except Corrupt as error:
+                    seq = max(seq, error.last_seq or last_seq) + 1
+                    continue
+                yield state.id, of_block(zone)
+                seq = zone.last_seq + 1
 
 
 def index_of(content: memoryview, seed: int) -> codec.Index | None:

@@ -84,15 +84,19 @@ class Rewriter:
         for state in found.catalog.states():
             if state.id in found.deleted:
                 state.deleted = found.deleted[state.id] | (state.deleted or BitMap64())
-            gaps = [*state.gaps[known.get(state.id, 0) :], *uncovered(state)]
+            gaps = [*state.gaps[known.get(state.id, 0) :], *uncovered(state, state.local_next)]
             spans = [(gap.first_seq, gap.last_seq) for gap in gaps if gap.reason == "damaged"]
             wanted.spans[state.id] = _joined(spans, state.floor)
-        self._affected = {topic_id for topic_id, spans in wanted.spans.items() if spans}
+            if any(last_seq >= state.cold_next for _, last_seq in wanted.spans[state.id]):
+                self._affected.add(state.id)
         self._rescue(wanted, dry_run=dry_run)
         for state in found.catalog.states():
             old = state.gaps[: known.get(state.id, 0)]
             new = [gap for gap in state.gaps[len(old) :] if gap.reason != "damaged"]
-            lost = [Gap(first, last, "damaged") for first, last in wanted.spans[state.id]]
+            # What the lake answers for is not lost, even if its copy could not be had just now.
+            self._leave_to_lake(state, wanted.spans[state.id])
+            spans = [(max(first, state.cold_next), last) for first, last in wanted.spans[state.id]]
+            lost = [Gap(first, last, "damaged") for first, last in spans if first <= last]
             state.gaps = (*old, *new, *lost)
             _forget_lost(state)
 
@@ -107,6 +111,7 @@ class Rewriter:
         self._write(parts)
         for state in found.catalog.states():
             runs = [*state.runs, *self._made.get(state.id, ())]
+            runs = [run for run in runs if run.last_seq >= state.hot_seq]
             state.runs = tuple(sorted(runs, key=lambda run: run.first_seq))
             state.tail = TailIndex(state.next_seq)
             if state.id in self._affected:
@@ -116,6 +121,19 @@ class Rewriter:
             state.covered_payload = state.payload
         self._write_roots()
         return self._written
+
+    def _leave_to_lake(self, state: TopicState, spans: list[Span]) -> None:
+        """Let go of local copies up to the end of what only the lake still has."""
+        cold = state.cold
+        holes = [min(last, state.cold_next - 1) for first, last in spans if first < state.cold_next]
+        if cold is None or not holes:
+            return
+        state.cold = cold.with_released(cold.lasts[cold.find(max(holes))], {})
+        self._affected.add(state.id)
+        for run in state.runs:
+            if run.last_seq < state.hot_seq and run.segment.info.topic_id != SHARED:
+                self._found.library.retire(run.segment.info.number)
+        state.runs = tuple(run for run in state.runs if run.last_seq >= state.hot_seq)
 
     def _drop_bad_segments(self) -> None:
         """Let every topic use the good segments only, also older ones that it had left behind."""
@@ -128,7 +146,7 @@ class Rewriter:
             for topic_id, run in runs_of(segment):
                 runs.setdefault(topic_id, []).append(run)
         for state in found.catalog.states():
-            state.runs = current_runs(runs.get(state.id, []), state.cold_next)
+            state.runs = current_runs(runs.get(state.id, []), state.local_next)
 
     def _rescue(self, wanted: rescue.Wanted, *, dry_run: bool) -> None:
         if not wanted:
@@ -141,10 +159,14 @@ class Rewriter:
             for shard in layout.shards_on(disk)
         ]
         places = [rescue.in_segment(disk, path, store_id) for path in files]
+        places.append(rescue.in_logs(logs))
+        lake = self._found.catalog.lake
+        if lake is not None:
+            places.append(rescue.in_lake(lake, self._found.catalog.states(), wanted))
         parts: dict[int, list[Rows]] = {}
         size = 0
         try:
-            for topic_id, rows in rescue.search(wanted, [*places, rescue.in_logs(logs)]):
+            for topic_id, rows in rescue.search(wanted, places):
                 if not dry_run:
                     parts.setdefault(topic_id, []).append(self._cleared(topic_id, rows))
                     size += rows.data.nbytes
@@ -212,6 +234,7 @@ class Rewriter:
                 ],
                 segments=segments,
                 topics=topics,
+                lake_trash=sorted(found.catalog.lake_trash),
             )
             path = root_file.path_of(folder, number)
             self._disk.make_dirs(folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeAlias
 
 import numpy as np
 from pyroaring import BitMap64
@@ -14,9 +15,19 @@ from strandline.segment.reader import Segment
 from strandline.wal import block
 from strandline.wal.block import Block
 
+Step: TypeAlias = int | Corrupt | OSError
+"""So many bytes were read, or something is wrong."""
+
 
 def check_segment(disk: Disk, segment: Segment) -> Iterator[Corrupt | OSError]:
     """Everything that is wrong with a segment; nothing when it is as it was written."""
+    for step in walk_segment(disk, segment):
+        if not isinstance(step, int):
+            yield step
+
+
+def walk_segment(disk: Disk, segment: Segment) -> Iterator[Step]:
+    """The same a block at a time, with how much was read."""
     info = segment.info
     try:
         index = segment.index()
@@ -32,6 +43,7 @@ def check_segment(disk: Disk, segment: Segment) -> Iterator[Corrupt | OSError]:
         yield Corrupt(f"the file has {size} bytes, not {info.file_size}", path=segment.path)
     if not _agrees(segment, index):
         yield Corrupt("the index is not the one that was listed", path=segment.path)
+    yield info.file_size - info.footer_offset
     tags: dict[str, BitMap64] = {}
     damaged = False
     for place in range(len(index)):
@@ -41,6 +53,7 @@ def check_segment(disk: Disk, segment: Segment) -> Iterator[Corrupt | OSError]:
             damaged = True
             yield error
             continue
+        yield int(index.stored_size[place])
         if not _is_listed(found, index, place):
             yield _error(segment, index, place, "a block is not what the index says")
         if info.topic_id != codec.SHARED:

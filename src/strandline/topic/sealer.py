@@ -71,6 +71,20 @@ class Sealer:
         plan.removed[topic_id] = runs
         self._carry_out(plan)
 
+    def replace(self, runs: list[tuple[int, Run, list[Rows]]], *, shared: bool) -> None:
+        """Write rows in place of runs of topics: one segment for all, or one for each run."""
+        plan = _Changes()
+        together: dict[int, list[Rows]] = {}
+        for topic_id, run, rows in sorted(runs, key=lambda each: (each[0], each[1].first_seq)):
+            plan.removed.setdefault(topic_id, set()).add(run)
+            if rows and shared:
+                together.setdefault(topic_id, []).extend(rows)
+            elif rows:
+                self._checkpointer.write_segment(topic_id, {topic_id: rows}, plan.added)
+        if together:
+            self._checkpointer.write_segment(codec.SHARED, together, plan.added)
+        self._carry_out(plan)
+
     def _carry_out(self, plan: _Changes) -> bool:
         """Write a root of the store after the changes, then make them."""
         dead = self._dead_segments(plan)

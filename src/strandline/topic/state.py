@@ -8,9 +8,10 @@ Records live in up to four places, oldest first:
     memory  records that are not in any file: unflushed ``memory`` ones, all ``ephemeral`` ones
 
 A seq is in exactly one of them, except while a job moves records down; then it is in both for a
-moment. Readers take no lock: they look at ``memory`` first, then ``tail``, ``runs`` and ``cold``,
-and the mover fills the older place before it empties the newer one. Everything else changes only
-under the lock of the shard's writer.
+moment. The lake may also have copies of runs on purpose (``lake.copy_hot``), which are read when
+the local file fails. Readers take no lock: they look at ``memory`` first, then ``tail``, ``runs``
+and ``cold``, and the mover fills the older place before it empties the newer one. Everything else
+changes only under the lock of the shard's writer.
 
     1 <= evict_floor, delete_floor <= head_seq + 1 = next published seq <= next_seq (assigned)
 
@@ -198,11 +199,13 @@ class TopicState:
 
     @property
     def hot_seq(self) -> int:
-        """The first seq that has a local copy; what lies below is in the lake only, or gone."""
-        if self.cold is None:
-            return 1
-        runs = self.runs
-        return runs[0].first_seq if runs else self.tail.first_seq
+        """The first seq whose local copy was not let go; what lies below is counted by files."""
+        return 1 if self.cold is None else self.cold.released + 1
+
+    @property
+    def local_next(self) -> int:
+        """The first seq that has to be in a local file: neither gone nor let go."""
+        return max(self.floor, self.hot_seq)
 
     @property
     def cold_next(self) -> int:

@@ -2,8 +2,8 @@
 
 Opening a store checks what it needs; this checks the rest, too: every frame of every WAL file,
 also those that no checkpoint needs any more, every block of every segment that a kept checkpoint
-lists, every file of the lake that the newest one knows, and that they agree with the checkpoints
-about which records there are.
+lists, and that the two agree with the checkpoints about which records there are. At last the lake
+(``topic/verify_lake.py``), where a store has one.
 
 A store that another process is writing to can be verified. It changes meanwhile, so what looks
 wrong is looked at a second time, and only what is wrong both times is reported.
@@ -16,8 +16,7 @@ import msgspec
 from strandline.env.disk import Disk
 from strandline.env.object_store import open_objects
 from strandline.env.objects import Objects
-from strandline.errors import Corrupt, NotAStore, Unavailable
-from strandline.lake.cold import Cold
+from strandline.errors import Corrupt, NotAStore
 from strandline.lake.lake import Lake
 from strandline.segment.library import Library
 from strandline.settings import Settings
@@ -26,6 +25,8 @@ from strandline.topic import root as root_file
 from strandline.topic.layout import Layout
 from strandline.topic.recover import Progress, recover, uncovered
 from strandline.topic.root import Root
+from strandline.topic.state import TopicState
+from strandline.topic.verify_lake import check_lake
 from strandline.wal import block, control
 from strandline.wal.codec import store_seed
 from strandline.wal.files import first_lsn_of
@@ -37,8 +38,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     path: str
     kind: str
-    """system, closed, checkpoint, wal, segment or lake; or topic, which is what the others come
-    to: records that can no longer be read."""
+    """system, closed, checkpoint, wal, segment or lake; or topic, which is what the others come to:
+    records that can no longer be read."""
     reason: str
     offset: int = 0
     topic: str | None = None
@@ -65,7 +66,7 @@ class VerifyReport(msgspec.Struct, kw_only=True):
     frames: int = 0
     blocks: int = 0
     records: int = 0
-    """Records in WAL frames, segment blocks and lake files, counted wherever they are stored."""
+    """Records in WAL frames and segment blocks, counted wherever they are stored."""
     topics: int = 0
     problems: list[Problem] = []
     notes: list[Note] = []
@@ -84,27 +85,32 @@ def verify_store(
     path: str,
     settings: Settings | None = None,
     progress: Progress = _silent,
+    *,
     objects: Objects | None = None,
+    lake: bool = True,
 ) -> VerifyReport:
-    """Read and check a whole store, and its lake, which ``settings`` or ``objects`` name."""
+    """Read and check a whole store, with its lake: where the settings say, or as given."""
     layout = Layout(path)
     settings = settings or Settings()
-    objects = objects or open_objects(
-        settings.lake.url or layout.lake, settings=settings.lake.objects, disk=disk
-    )
     if not disk.is_dir(path):
         raise NotAStore(f"{path} is not a store: there is no such directory")
+    if lake and objects is None:
+        url, patience = settings.lake.url or layout.lake, settings.lake.objects
+        objects = open_objects(url, settings=patience, disk=disk)
+    opened = Lake(objects, settings.lake) if lake and objects is not None else None
     in_use, lock = False, None
     if disk.exists(layout.lock):
         lock = disk.lock(layout.lock, disk.read(layout.lock))
         in_use = lock is None
     try:
-        report = verify_held(disk, layout, settings, progress, objects)
+        report = verify_held(disk, layout, settings, progress, opened)
         if in_use and report.problems:
-            again = verify_held(disk, layout, settings, progress, objects)
+            again = verify_held(disk, layout, settings, progress, opened)
             again.problems = [found for found in again.problems if found in report.problems]
             report = again
     finally:
+        if opened is not None:
+            opened.close()
         if lock is not None:
             lock.release()
     report.in_use = in_use
@@ -116,10 +122,10 @@ def verify_held(
     layout: Layout,
     settings: Settings,
     progress: Progress = _silent,
-    objects: Objects | None = None,
+    lake: Lake | None = None,
 ) -> VerifyReport:
-    """The same for a caller that holds the lock; without objects the lake is left out."""
-    return _Verification(disk, layout, settings, progress, objects).run()
+    """The same for a caller that holds the lock."""
+    return _Verification(disk, layout, settings, progress, lake).run()
 
 
 class _Verification:
@@ -131,13 +137,13 @@ class _Verification:
         layout: Layout,
         settings: Settings,
         progress: Progress,
-        objects: Objects | None,
+        lake: Lake | None,
     ) -> None:
+        self._lake = lake
         self._disk = disk
         self._layout = layout
         self._settings = settings
         self._progress = progress
-        self._objects = objects
         self._report = VerifyReport(path=layout.directory)
         self._store_id = b""
         self._names: dict[int, str] = {}
@@ -158,7 +164,6 @@ class _Verification:
         for shard in self._layout.shards_on(self._disk):
             self._read_log(shard)
         self._read_segments()
-        self._read_lake()
         self._compare_topics()
         self._look_around()
         return self._report
@@ -275,34 +280,6 @@ class _Verification:
         finally:
             library.close()
 
-    def _read_lake(self) -> None:
-        """Every file that the newest checkpoint knows; an older one's may be gone by now."""
-        known = [
-            (entry.id, cold, place)
-            for root in self._roots[:1]
-            for entry in root.topics
-            if (cold := Cold.decode(entry.cold)) is not None
-            for place in range(len(cold))
-        ]
-        if self._objects is None or not known:
-            return
-        lake = Lake(self._objects, self._settings.lake)
-        try:
-            for done, (topic_id, cold, place) in enumerate(known):
-                try:
-                    lake.check(topic_id, cold.file(place))
-                except Corrupt as error:
-                    self._add(error, "lake")
-                except Unavailable as error:
-                    reason = f"the lake cannot be read: {error}"
-                    self._add(Corrupt(reason, path=self._objects.name), "lake")
-                    return
-                self._count(cold.sizes[place])
-                self._report.records += cold.rows[place]
-                self._progress("lake", done + 1, len(known))
-        finally:
-            lake.close()
-
     def _compare_topics(self) -> None:
         """Whether every record between a topic's floor and head is somewhere."""
         if not self._roots and root_file.numbers_in(self._disk, self._layout.meta):
@@ -310,6 +287,7 @@ class _Verification:
         found = recover(self._disk, self._layout, self._store_id, self._settings, tolerate=True)
         try:
             self._report.topics = len(found.catalog)
+            self._read_lake(found.catalog.states())
             known = {entry.id: len(entry.gaps) for entry in found.root.topics}
             for state in found.catalog.states():
                 gaps = [*state.gaps[known.get(state.id, 0) :], *uncovered(state)]
@@ -327,6 +305,21 @@ class _Verification:
                         )
         finally:
             found.close()
+
+    def _read_lake(self, states: list[TopicState]) -> None:
+        """The lake, when the store has records there."""
+        if self._lake is None or all(state.cold is None for state in states):
+            return
+        cold = [state.cold for state in states if state.cold is not None]
+        self._report.files += sum(map(len, cold))
+        done, total = 0, sum(sum(files.sizes) for files in cold)
+        for step in check_lake(self._lake, self._store_id, states):
+            if isinstance(step, int):
+                self._report.bytes_read += step
+                done += step
+                self._progress("lake", min(done, total), total)
+            else:
+                self._add(step, "lake")
 
     def _look_around(self) -> None:
         """Files that nothing refers to."""
