@@ -16,7 +16,7 @@ import msgspec
 from strandline.env.disk import Disk
 from strandline.env.object_store import open_objects
 from strandline.env.objects import Objects
-from strandline.errors import Corrupt, NotAStore
+from strandline.errors import Corrupt, NotAStore, Unavailable
 from strandline.lake.lake import Lake
 from strandline.segment.library import Library
 from strandline.settings import Settings
@@ -313,13 +313,17 @@ class _Verification:
         cold = [state.cold for state in states if state.cold is not None]
         self._report.files += sum(map(len, cold))
         done, total = 0, sum(sum(files.sizes) for files in cold)
-        for step in check_lake(self._lake, self._store_id, states):
-            if isinstance(step, int):
-                self._report.bytes_read += step
-                done += step
-                self._progress("lake", min(done, total), total)
-            else:
-                self._add(step, "lake")
+        try:
+            for step in check_lake(self._lake, self._store_id, states):
+                if isinstance(step, int):
+                    self._report.bytes_read += step
+                    done += step
+                    self._progress("lake", min(done, total), total)
+                else:
+                    self._add(step, "lake")
+        except Unavailable as error:
+            reason = f"the lake cannot be read ({error}): verify again, or with --no-lake"
+            self._add(Corrupt(reason, path=self._lake.objects.name), "lake")
 
     def _look_around(self) -> None:
         """Files that nothing refers to."""
