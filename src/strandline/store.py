@@ -14,6 +14,8 @@ from functools import partial
 
 import msgspec
 
+from strandline.backup.backups import BackupInfo, Backups, Place
+from strandline.backup.take import reach_of
 from strandline.env import process
 from strandline.env.clock import Clock, SystemClock
 from strandline.env.disk import Disk, Lock, OsDisk
@@ -27,6 +29,7 @@ from strandline.settings import Settings, TopicConfig, topic_config
 from strandline.topic import reopen, retention, system
 from strandline.topic.checkpoint import Checkpointer
 from strandline.topic.layout import Layout
+from strandline.topic.pins import Pins
 from strandline.topic.recover import Progress, Recovered, recover, recover_beside_writer
 from strandline.topic.relocator import Relocator
 from strandline.topic.roots import Roots
@@ -159,6 +162,18 @@ class Store:
         except OSError as error:
             raise as_unavailable(error, "the lake") from error
 
+    def backup(self, to: Place, *, progress: Progress = _silent) -> BackupInfo:
+        """Back the store up into a folder or object store, while appends go on.
+
+        Everything appended before the call is in it. What an earlier backup has is not copied.
+        """
+        self._check()
+        if not self.readonly:
+            self.checkpoint()
+        reach = None if self.readonly else partial(reach_of, self._shards, self._clock)
+        with Backups(to, disk=self._disk, clock=self._clock) as backups:
+            return backups.take(self.path, lake=self._objects, progress=progress, reach=reach)
+
     def sync(self) -> None:
         """Make everything appended so far durable, whatever its class."""
         self._check_writable()
@@ -272,6 +287,7 @@ class Store:
         self._shards = [Shard(self._writer(number)) for number in range(wal.shards)]
         found.catalog.attach(self._shards)
         segment = self._settings.segment
+        pins = Pins(disk, layout.pins)
         roots = Roots(
             disk,
             layout.meta,
@@ -280,6 +296,8 @@ class Store:
             found.root,
             shard_directory=layout.shard,
             quarantine=layout.quarantine,
+            pins=pins,
+            log_kept=wal.keep_bytes,
         )
         self._checkpointer = Checkpointer(
             disk,
@@ -312,6 +330,7 @@ class Store:
             intake,
             reader=self._reader,
             changing=self._checkpointing,
+            pins=pins,
         )
         self._space = SpaceWatch(disk, layout, self._shards, self._settings.space)
         self._space.make_room()

@@ -13,6 +13,8 @@ from strandline.env.disk import Disk
 from strandline.errors import Corrupt, NewerFormat, NotAStore
 
 FORMAT_VERSION = 1
+RESTORING = "RESTORING"
+"""In a directory as long as a restore into it is not complete."""
 _OWN_NAMES = frozenset({"LOCK", "SYSTEM.tmp"})
 
 
@@ -40,6 +42,10 @@ def refuse_foreign(disk: Disk, directory: str) -> None:
     names = disk.list_dir(directory)
     if "SYSTEM" in names:
         return
+    if RESTORING in names:
+        raise NotAStore(
+            f"a restore into {directory} did not finish: remove the directory, then restore again"
+        )
     foreign = [name for name in names if name not in _OWN_NAMES]
     if "wal" in foreign or "meta" in foreign:
         reason = "the SYSTEM file is missing: restore it from a backup"
