@@ -174,6 +174,6 @@ def info_of(chain: Sequence[Descriptor]) -> BackupInfo:
         copied_bytes=backup.copied_bytes,
         size=sum(each.size for each in objects),
         objects=len(objects),
-        topics=len(backup.topics),
+        topics=sum(not topic.dropped for topic in backup.topics),
         positions={reach.shard: reach.end_lsn for reach in backup.shards},
     )

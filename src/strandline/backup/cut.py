@@ -43,19 +43,19 @@ def whole(chain: Sequence[Descriptor]) -> Plan:
 
 def plan(chain: Sequence[Descriptor], moment: Moment, fetch: Fetch) -> Plan | None:
     """What to restore for a moment that the chain reaches; None when no root is old enough."""
-    target = _place_of(chain, moment, fetch) if moment.topic else moment
-    if target is None:
-        backup = chain[-1]
-        return whole(chain) if backup.head_of(moment.topic) == moment.seq else None
-    for place in reversed(range(len(chain))):
-        root = chain[place]
-        if not target.is_behind(root):
-            continue
-        found = _cut(root, chain[place:], target, fetch)
-        if found is not None:
-            return found
-    backup = chain[-1]
-    return whole(chain) if moment.topic and backup.head_of(moment.topic) == moment.seq else None
+    targets = _places_of(chain, moment, fetch) if moment.topic else [moment]
+    for target in targets:
+        for root in reversed([each for each in chain if target.is_behind(each)]):
+            found = _cut(root, chain[chain.index(root) :], target, fetch)
+            if found is not None:
+                return found
+    return whole(chain) if _ends_with(chain[-1], moment) else None
+
+
+def _ends_with(backup: Descriptor, moment: Moment) -> bool:
+    """Whether a record is the newest of its topic at the end of a backup."""
+    topics = backup.topics_with(moment.topic, moment.seq)
+    return any(topic.head_seq == moment.seq and not topic.dropped for topic in topics)
 
 
 def _cut(
@@ -131,17 +131,20 @@ def _log_behind(
     return log
 
 
-def _place_of(chain: Sequence[Descriptor], moment: Moment, fetch: Fetch) -> Moment | None:
-    """The lsn behind the commit of a record, None when it is not in the log of the chain."""
+def _places_of(chain: Sequence[Descriptor], moment: Moment, fetch: Fetch) -> list[Moment]:
+    """Of each topic of a name: the lsn behind the commit of a seq, where the chain has it."""
     backup = chain[-1]
-    topic_id = next(topic.id for topic in backup.topics if topic.name == moment.topic)
+    wanted = {topic.id for topic in backup.topics_with(moment.topic, moment.seq)}
     older = chain[-2] if len(chain) > 1 else None
+    found = []
     for piece in backup.log:
         if older is not None and piece.end_lsn <= older.reach(piece.shard).end_lsn:
             continue
         content = fetch(piece)
         for mark in frames.marks(content, piece.first_lsn):
-            for told, last_seq, _ in told_by(frames.parts_of(content, mark, piece.first_lsn)):
-                if told == topic_id and last_seq >= moment.seq:
-                    return Moment(lsns={piece.shard: mark.end_lsn})
-    return None
+            parts = told_by(frames.parts_of(content, mark, piece.first_lsn))
+            told = {each for each, first, last, _ in parts if first <= moment.seq <= last}
+            if told & wanted:
+                found.append(Moment(lsns={piece.shard: mark.end_lsn}))
+                wanted -= told
+    return found

@@ -68,6 +68,8 @@ class TopicReach(msgspec.Struct, frozen=True, array_like=True):
     id: int
     name: str
     head_seq: int
+    dropped: bool = False
+    """It was deleted since the backup before, or since the root."""
 
 
 class LakeTopic(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,8 +122,10 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
         found = (reach for reach in self.shards if reach.shard == shard)
         return next(found, ShardReach(shard=shard))
 
-    def head_of(self, topic: str) -> int:
-        return next((each.head_seq for each in self.topics if each.name == topic), 0)
+    def topics_with(self, name: str, seq: int) -> list[TopicReach]:
+        """The topics of this name that have had this seq, the oldest first."""
+        named = [each for each in self.topics if each.name == name and each.head_seq >= seq]
+        return sorted(named, key=lambda each: each.id)
 
 
 def encode(descriptor: Descriptor) -> bytes:

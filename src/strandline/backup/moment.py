@@ -13,6 +13,7 @@ that was restored and went on has lived through some hours twice, and the older 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -47,7 +48,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
         if self.at_us is not None:
             return backup.until_us >= self.at_us
         if self.topic:
-            return backup.head_of(self.topic) >= self.seq
+            return bool(backup.topics_with(self.topic, self.seq))
         return all(backup.reach(shard).end_lsn >= lsn for shard, lsn in self.lsns.items())
 
     def is_behind(self, root: Descriptor) -> bool:
@@ -107,15 +108,18 @@ def windows(shelf: Shelf) -> list[Window]:
     return found
 
 
-def choose(shelf: Shelf, moment: Moment, number: int | None) -> list[Descriptor]:
-    """The chain to restore from: it ends with the first backup that reaches the moment."""
+def chains(shelf: Shelf, moment: Moment, number: int | None) -> Iterator[list[Descriptor]]:
+    """Chains to restore from: the one that ends with the first backup that reaches the moment.
+
+    A name may have had several topics, so for a record there may be more.
+    """
     for backup in shelf.backups:
         if number in (None, backup.number) and moment.is_reached_by(backup):
             chain = shelf.chain(backup.number)
             if moment.is_behind(chain[0]):
-                return chain
-            break
-    raise refusal(shelf, moment)
+                yield chain
+            if not moment.topic:
+                return
 
 
 def named(shelf: Shelf, number: int | None, place: str) -> Descriptor:

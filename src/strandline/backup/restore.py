@@ -102,11 +102,11 @@ def _plan(shelf: Shelf, source: _Source, backup: int | None, at: moment.At | Non
     if backup is not None:
         moment.named(shelf, backup, source.objects.name)
     wanted = moment.parse(at)
-    chain = moment.choose(shelf, wanted, backup)
-    found = plan(chain, wanted, source.piece)
-    if found is None:
-        raise moment.refusal(shelf, wanted)
-    return found
+    for chain in moment.chains(shelf, wanted, backup):
+        found = plan(chain, wanted, source.piece)
+        if found is not None:
+            return found
+    raise moment.refusal(shelf, wanted)
 
 
 class _Source:

@@ -251,35 +251,39 @@ class _Topics:
         if before is None:
             known = [TopicReach(entry.id, entry.name, entry.covered) for entry in root.topics]
         else:
-            known = before.topics
+            known = [topic for topic in before.topics if not topic.dropped]
         self._names = {topic.id: topic.name for topic in known}
         self._heads = {topic.id: topic.head_seq for topic in known}
+        self._dropped: set[int] = set()
 
     def reaches(self) -> list[TopicReach]:
-        return [TopicReach(each, name, self._heads[each]) for each, name in self._names.items()]
+        return [
+            TopicReach(each, name, self._heads[each], each in self._dropped)
+            for each, name in self._names.items()
+        ]
 
     def apply(self, frame: Frame) -> None:
-        for topic_id, last_seq, message in told_by(frame):
+        for topic_id, _, last_seq, message in told_by(frame):
             if isinstance(message, control.TopicCreated):
                 self._names[topic_id] = message.name
                 self._heads.setdefault(topic_id, 0)
             elif isinstance(message, control.TopicDeleted):
-                self._names.pop(topic_id, None)
+                self._dropped.add(topic_id)
             elif topic_id in self._heads:
                 self._heads[topic_id] = max(self._heads[topic_id], last_seq)
 
 
-def told_by(frame: Frame) -> Iterator[tuple[int, int, control.Message | None]]:
-    """Of each part of a frame: topic id, last seq, and the message if it is one."""
+def told_by(frame: Frame) -> Iterator[tuple[int, int, int, control.Message | None]]:
+    """Of each part of a frame: topic id, first and last seq, and the message if it is one."""
     if isinstance(frame, Single):
-        yield frame.topic_id, frame.seq, None
+        yield frame.topic_id, frame.seq, frame.seq, None
         return
     for _, view in frame.blocks:
         found = block.Block(view)
         if found.kind == block.CONTROL:
-            yield found.topic_id, 0, control.decode(found.control_payload())
+            yield found.topic_id, 0, 0, control.decode(found.control_payload())
         else:
-            yield found.topic_id, found.last_seq, None
+            yield found.topic_id, found.first_seq, found.last_seq, None
 
 
 def _missing(log: ShardLog, lsn: int) -> Corrupt:
