@@ -150,7 +150,7 @@ class _Taker:
                 store_created_us=self._about.created_us,
                 made_us=made_us,
                 timeline=before.timeline if before is not None and log.goes_on else number,
-                exact_us=root.last_ts,
+                exact_us=root.last_ts if root.number else self._about.created_us,
                 until_us=log.until_us,
                 copied_bytes=0,
                 root_number=root.number,

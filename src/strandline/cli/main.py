@@ -8,7 +8,17 @@ from importlib.metadata import PackageNotFoundError, version
 
 from cyclopts import App
 
-from strandline.cli import append, bench, check, checkpoint, failures, inspect, read, topics
+from strandline.cli import (
+    append,
+    backup,
+    bench,
+    check,
+    checkpoint,
+    failures,
+    inspect,
+    read,
+    topics,
+)
 from strandline.env import process
 
 Command = Callable[..., int | None]
@@ -31,6 +41,8 @@ def make_app() -> App:
     app.command(topics.app)
     for place, command in enumerate(care, start=topics.PLACE + 1):
         app.command(command, sort_key=place)
+    app.command(backup.app)
+    app.command(backup.restore, sort_key=backup.PLACE + 1)
     return app
 
 
