@@ -288,17 +288,7 @@ class Store:
         found.catalog.attach(self._shards)
         segment = self._settings.segment
         pins = Pins(disk, layout.pins)
-        roots = Roots(
-            disk,
-            layout.meta,
-            found.catalog,
-            found.library,
-            found.root,
-            shard_directory=layout.shard,
-            quarantine=layout.quarantine,
-            pins=pins,
-            log_kept=wal.keep_bytes,
-        )
+        roots = self._roots(pins)
         self._checkpointer = Checkpointer(
             disk,
             self._clock,
@@ -337,6 +327,19 @@ class Store:
         reopen.quarantine_orphans(disk, layout, roots, found)
         reopen.declare_lost_tails(found, self._shards, disk.boot_id())
         self._make_jobs()
+
+    def _roots(self, pins: Pins) -> Roots:
+        return Roots(
+            self._disk,
+            self._layout.meta,
+            self._found.catalog,
+            self._found.library,
+            self._found.root,
+            shard_directory=self._layout.shard,
+            quarantine=self._layout.quarantine,
+            pins=pins,
+            log_kept=self._settings.wal.keep_bytes,
+        )
 
     def _writer(self, number: int) -> Writer:
         found = self._found
