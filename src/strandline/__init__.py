@@ -9,12 +9,14 @@ The folders in the order in which data flows through them; each imports only tho
     segment/                          2 sealed: immutable files of blocks
     lake/                             3 cold: Parquet files in an object store, open to others
     topic/                            4 one ordered log: append, read, delete, retain, checkpoint
+    backup/                           copies of a store elsewhere, and stores made from them
     store.py                          opens, wires, starts and stops
     testing/                          the simulated world
     cli/ demo/                        the command line, and the tour
 """
 
 from strandline import lake
+from strandline.backup.backups import BackupInfo, Backups
 from strandline.errors import (
     AlreadyThere,
     Closed,
@@ -59,6 +61,8 @@ from strandline.topic.topic import Topic, TopicStatistics
 __all__ = [
     "AlreadyThere",
     "Appended",
+    "BackupInfo",
+    "Backups",
     "Closed",
     "Conflict",
     "Corrupt",

@@ -58,6 +58,10 @@ class WalSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     file_size_max: int = 64 * MIB
     """WAL files stop doubling here. Larger: fewer rotations, more disk for a quiet store."""
 
+    keep_bytes: int = 0
+    """Keep so much of each shard's log after checkpoints no longer need it. As much as is written
+    between two backups makes every moment between them restorable; it costs that much disk."""
+
     sync_interval_ms: int = 20
     """How long bytes of ``disk`` and ``memory`` topics may wait for their background sync, and
     ``memory`` records for their flush. Shorter loses less on power loss and costs throughput."""

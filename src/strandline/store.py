@@ -14,12 +14,14 @@ from functools import partial
 
 import msgspec
 
+from strandline.backup.backups import BackupInfo, Backups, Place
+from strandline.backup.take import reach_of
 from strandline.env import process
 from strandline.env.clock import Clock, SystemClock
 from strandline.env.disk import Disk, Lock, OsDisk
 from strandline.env.object_store import open_objects
 from strandline.env.objects import Objects
-from strandline.errors import Closed, Invalid, Locked, StrandlineError, Unavailable
+from strandline.errors import Closed, Invalid, StrandlineError
 from strandline.jobs import Job, JobHealth
 from strandline.lake.intake import Intake
 from strandline.lake.lake import Lake
@@ -29,6 +31,7 @@ from strandline.topic import reopen, retention, system
 from strandline.topic.checkpoint import Checkpointer
 from strandline.topic.ending import end_shard
 from strandline.topic.layout import Layout
+from strandline.topic.pins import Pins
 from strandline.topic.recover import Progress, Recovered, recover, recover_beside_writer
 from strandline.topic.relocator import Relocator
 from strandline.topic.roots import Roots
@@ -186,6 +189,18 @@ class Store:
         except OSError as error:
             raise as_unavailable(error, "a check of all files") from error
 
+    def backup(self, to: Place, *, progress: Progress = _silent) -> BackupInfo:
+        """Back the store up into a folder or object store, while appends go on.
+
+        Everything appended before the call is in it. What an earlier backup has is not copied.
+        """
+        self._check()
+        if not self.readonly:
+            self.checkpoint()
+        reach = None if self.readonly else partial(reach_of, self._shards, self._clock)
+        with Backups(to, disk=self._disk, clock=self._clock) as backups:
+            return backups.take(self.path, lake=self._objects, progress=progress, reach=reach)
+
     def sync(self) -> None:
         """Make everything appended so far durable, whatever its class."""
         self._check_writable()
@@ -255,20 +270,8 @@ class Store:
 
     def _open_for_writing(self, progress: Progress, *, start_jobs: bool) -> None:
         disk = self._disk
-        try:
-            disk.make_dirs(self.path)
-            system.refuse_foreign(disk, self.path)
-            content = f"{process.process_id()} {disk.boot_id()}\n".encode()
-            self._lock = disk.lock(self._layout.lock, content)
-        except OSError as error:
-            raise Unavailable(
-                f"cannot open {self.path} for writing ({error}): check the path and its rights, or "
-                "open it with readonly=True"
-            ) from error
-        if self._lock is None:
-            raise Locked(
-                f"another process has {self.path} open: close it there, or open with readonly=True"
-            )
+        owner = f"{process.process_id()} {disk.boot_id()}\n".encode()
+        self._lock = system.take_lock(disk, self.path, owner)
         try:
             store_id = system.ensure(disk, self.path, self._clock.now_us())
             self._found = self._recover(store_id, progress)
@@ -308,18 +311,8 @@ class Store:
         self._shards = [Shard(self._writer(number)) for number in range(wal.shards)]
         found.catalog.attach(self._shards)
         segment = self._settings.segment
-        self._roots = roots = Roots(
-            disk,
-            layout.meta,
-            found.catalog,
-            found.library,
-            found.root,
-            shard_directory=layout.shard,
-            quarantine=layout.quarantine,
-            retired_ends={
-                number: log.end_lsn for number, log in found.logs.items() if number >= wal.shards
-            },
-        )
+        pins = Pins(disk, layout.pins)
+        self._roots = roots = self._make_roots(pins)
         self._checkpointer = Checkpointer(
             disk,
             self._clock,
@@ -333,14 +326,14 @@ class Store:
         self._sealer = Sealer(
             self._clock, found.catalog, found.library, roots, self._checkpointer, segment
         )
-        self._wire_lake()
+        self._wire_lake(pins)
         self._space = SpaceWatch(disk, layout, self._shards, self._settings.space)
         self._space.make_room()
         reopen.quarantine_orphans(disk, layout, roots, found)
         reopen.declare_lost_tails(found, self._shards, disk.boot_id())
         self._make_jobs()
 
-    def _wire_lake(self) -> None:
+    def _wire_lake(self, pins: Pins) -> None:
         found = self._found
         intake = Intake(
             self._objects,
@@ -360,6 +353,7 @@ class Store:
             intake,
             reader=self._reader,
             changing=self._checkpointing,
+            pins=pins,
         )
         self._scrubber = Scrubber(
             self._clock,
@@ -372,6 +366,22 @@ class Store:
             self._settings.scrub,
             store_id=found.store_id,
             changing=self._checkpointing,
+        )
+
+    def _make_roots(self, pins: Pins) -> Roots:
+        shards = self._settings.wal.shards
+        logs = self._found.logs
+        return Roots(
+            self._disk,
+            self._layout.meta,
+            self._found.catalog,
+            self._found.library,
+            self._found.root,
+            shard_directory=self._layout.shard,
+            quarantine=self._layout.quarantine,
+            retired_ends={number: log.end_lsn for number, log in logs.items() if number >= shards},
+            pins=pins,
+            log_kept=self._settings.wal.keep_bytes,
         )
 
     def _writer(self, number: int) -> Writer:

@@ -45,4 +45,6 @@ def _commands(app: App, *before: str) -> Iterator[str]:
         if name.startswith("-"):
             continue
         inner = list(_commands(app[name], *before, name))
-        yield from inner or [" ".join([*before, name])]
+        yield from inner
+        if not inner or app[name].default_command is not None:
+            yield " ".join([*before, name])

@@ -8,7 +8,18 @@ from importlib.metadata import PackageNotFoundError, version
 
 from cyclopts import App
 
-from strandline.cli import append, bench, check, checkpoint, failures, inspect, lake, read, topics
+from strandline.cli import (
+    append,
+    backup,
+    bench,
+    check,
+    checkpoint,
+    failures,
+    inspect,
+    lake,
+    read,
+    topics,
+)
 from strandline.env import process
 
 Command = Callable[..., int | None]
@@ -32,6 +43,8 @@ def make_app() -> App:
     app.command(lake.app)
     for place, command in enumerate(care, start=lake.PLACE + 1):
         app.command(command, sort_key=place)
+    app.command(backup.app)
+    app.command(backup.restore, sort_key=backup.PLACE + 1)
     return app
 
 

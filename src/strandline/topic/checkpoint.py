@@ -29,6 +29,7 @@ from strandline.topic.state import Run, TopicState
 from strandline.wal import block, control
 from strandline.wal.codec import data_size, split_single
 from strandline.wal.recovery import Frame, ShardLog, Single, in_order
+from strandline.wal.shard import Shard
 
 BLOCK_BYTES_MAX = 1 << 20
 
@@ -62,7 +63,7 @@ class Checkpointer:
     def is_due(self) -> bool:
         """Whether the WAL has grown or aged enough."""
         waiting = sum(self._waiting(shard.number) for shard in self._catalog.shards)
-        behind = sum(shard.writer.files.size_behind() for shard in self._catalog.shards)
+        behind = sum(self._behind(shard) for shard in self._catalog.shards)
         age_s = self._clock.monotonic() - self._last_s
         return (
             waiting >= self._settings.checkpoint_bytes
@@ -86,6 +87,10 @@ class Checkpointer:
             self._mark(shard.number, upto[shard.number])
         self._roots.clean()
         self._last_s = self._clock.monotonic()
+
+    def _behind(self, shard: Shard) -> int:
+        """Bytes of the WAL files that a root needs: what is kept for backups is not counted."""
+        return shard.writer.files.size_behind(self._roots.previous.replay_lsn(shard.number))
 
     def _waiting(self, shard: int) -> int:
         done = max(self._roots.current.replay_lsn(shard), self._marked.get(shard, 0))

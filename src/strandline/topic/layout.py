@@ -4,10 +4,12 @@ SYSTEM                      identity and format
 LOCK                        held by the writing process
 BALLAST                     given up when the disk is full
 CLOSED                      how far each shard was synced at the last clean close
+RESTORING                   there until a restore is complete
 meta/checkpoint-N.bin       roots, the two newest
 wal/shard-NN/wal-LSN.log    the log
 segments/shared/N.seg       segments of many topics
 segments/ID/SEQ-N.seg       segments of one topic
+pins/                       held by whoever copies files, which then stay
 lake/                       older history as Parquet, unless the lake is elsewhere
 spool/                      files on their way into the lake
 quarantine/                 files that nothing refers to, kept for two checkpoints
@@ -36,6 +38,7 @@ class Layout:
         self.segments = f"{directory}/segments"
         self.lake = f"{directory}/lake"
         self.spool = f"{directory}/spool"
+        self.pins = f"{directory}/pins"
         self.quarantine = f"{directory}/quarantine"
         self.damaged = f"{directory}/damaged"
 

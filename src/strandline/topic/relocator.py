@@ -47,6 +47,7 @@ from strandline.topic.catalog import Catalog
 from strandline.topic.copies import Part, good_parts, live_table, live_tables, local_parts, union
 from strandline.topic.deletes import payload_of
 from strandline.topic.pieces import Pieces
+from strandline.topic.pins import Pins
 from strandline.topic.recover import Progress
 from strandline.topic.sealer import Sealer
 from strandline.topic.state import Run, TopicState
@@ -69,6 +70,7 @@ class Relocator:
         *,
         reader: Callable[[], Reader],
         changing: threading.Lock,
+        pins: Pins,
     ) -> None:
         self._clock = clock
         self._catalog = catalog
@@ -79,6 +81,7 @@ class Relocator:
         self._reader = reader
         self._changing = changing
         """Held by whoever writes a root: checkpoints and we."""
+        self._pins = pins
         self._turn = threading.Lock()
         self._told: dict[int, tuple[BitMap64 | None, int]] = {}
         """By topic: the deleted seqs and the floor by deletes that its manifest knows of."""
@@ -350,7 +353,7 @@ class Relocator:
         due = any(file.at_us <= due_us for file in manifest.removed)
         now_s = self._clock.monotonic()
         waited_s = now_s - self._swept.setdefault(manifest.topic_id, now_s)
-        if waited_s < (_SWEEP_S if due else self._settings.keep_s / 4):
+        if waited_s < (_SWEEP_S if due else self._settings.keep_s / 4) or self._pins.held():
             return manifest
         self._swept[manifest.topic_id] = now_s
         self._intake.sweep(manifest.topic_id)

@@ -30,6 +30,9 @@ from strandline.wal.reader import Reader
 from strandline.wal.recovery import Damage, Frame, Single
 from strandline.wal.wreck import RECORD_SIZE_MIN, Loss
 
+RESTORED = "restored"
+"""Why a tail is gone when a backup was restored."""
+
 
 class Replay:
     """Folds frames into a catalog. Owned by one thread."""
@@ -276,6 +279,9 @@ def lose_tail(state: TopicState, message: control.TailLost) -> None:
             state.skip_to(message.ceiling + 1)
     state.ceiling = state.ceiling_asked = max(message.ceiling, state.next_seq - 1)
     state.epoch = max(state.epoch, message.epoch)
+    if message.reason == RESTORED:
+        # Seqs above will be given out again: for who read them this is another life of the topic.
+        state.created_us = max(state.created_us, message.epoch)
 
 
 def state_of(entry: TopicEntry) -> TopicState:

@@ -2,7 +2,8 @@
 
 The two newest roots are kept. A file leaves when neither names it: WAL files by the lsn from which
 the older root replays, segments by the number of the last root that listed them. Removing is lazy
-and repeatable: a file that comes back after a crash is one that nothing refers to.
+and repeatable: a file that comes back after a crash is one that nothing refers to. While a pin is
+held (``topic/pins.py``) nothing leaves, and of the log ``wal.keep_bytes`` stay longer.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from strandline.lake.cold import ColdEntry
 from strandline.segment.library import Library
 from strandline.topic import root as root_file
 from strandline.topic.catalog import Catalog
+from strandline.topic.pins import Pins
 from strandline.topic.root import GapEntry, Root, ShardEntry, TopicEntry
 from strandline.topic.state import TopicState
 from strandline.wal.files import LOCATION_LSN, LOCATION_SHARD_BITS, first_lsn_of
@@ -38,6 +40,8 @@ class Roots:
         shard_directory: Callable[[int], str],
         quarantine: str,
         retired_ends: Mapping[int, int],
+        pins: Pins | None = None,
+        log_kept: int = 0,
     ) -> None:
         """``retired_ends`` says where the logs of shards end that are no longer used."""
         self.current = current
@@ -49,6 +53,8 @@ class Roots:
         self._shard_directory = shard_directory
         self._quarantine = quarantine
         self._retired_ends = retired_ends
+        self._pins = pins
+        self._log_kept = log_kept
         self._doomed: list[tuple[int, str]] = []
         self._first_number = current.number
         self._closed = False
@@ -104,6 +110,8 @@ class Roots:
 
     def clean(self) -> None:
         """Remove old roots, and files that only they needed."""
+        if self._pins is not None and self._pins.held():
+            return
         for number in root_file.numbers_in(self._disk, self._directory):
             if number < self.previous.number:
                 self._disk.remove(root_file.path_of(self._directory, number))
@@ -118,7 +126,8 @@ class Roots:
             replay_lsn = self.previous.replay_lsn(shard.number)
             shard.writer.acquire()
             try:
-                gone = shard.writer.files.drop_below(replay_lsn)
+                kept_lsn = shard.writer.end_lsn - self._log_kept
+                gone = shard.writer.files.drop_below(min(replay_lsn, kept_lsn))
             finally:
                 shard.writer.release()
             for path in gone:

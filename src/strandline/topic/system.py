@@ -9,10 +9,12 @@ from __future__ import annotations
 import msgspec
 from xxhash import xxh3_64_hexdigest
 
-from strandline.env.disk import Disk
-from strandline.errors import Corrupt, NewerFormat, NotAStore
+from strandline.env.disk import Disk, Lock
+from strandline.errors import Corrupt, Locked, NewerFormat, NotAStore, Unavailable
 
 FORMAT_VERSION = 1
+RESTORING = "RESTORING"
+"""In a directory as long as a restore into it is not complete."""
 _OWN_NAMES = frozenset({"LOCK", "SYSTEM.tmp"})
 
 
@@ -23,6 +25,24 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     store_id: str
     created_us: int
     checksum: str = ""
+
+
+def take_lock(disk: Disk, directory: str, owner: bytes) -> Lock:
+    """The lock of a store's writer, in a directory that is made if there is none."""
+    try:
+        disk.make_dirs(directory)
+        refuse_foreign(disk, directory)
+        lock = disk.lock(f"{directory}/LOCK", owner)
+    except OSError as error:
+        raise Unavailable(
+            f"cannot open {directory} for writing ({error}): check the path and its rights, or "
+            "open it with readonly=True"
+        ) from error
+    if lock is None:
+        raise Locked(
+            f"another process has {directory} open: close it there, or open with readonly=True"
+        )
+    return lock
 
 
 def ensure(disk: Disk, directory: str, now_us: int) -> bytes:
@@ -40,6 +60,10 @@ def refuse_foreign(disk: Disk, directory: str) -> None:
     names = disk.list_dir(directory)
     if "SYSTEM" in names:
         return
+    if RESTORING in names:
+        raise NotAStore(
+            f"a restore into {directory} did not finish: remove the directory, then restore again"
+        )
     foreign = [name for name in names if name not in _OWN_NAMES]
     if "wal" in foreign or "meta" in foreign:
         reason = "the SYSTEM file is missing: restore it from a backup"

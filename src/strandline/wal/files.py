@@ -73,13 +73,15 @@ class ShardFiles:
         """The lsn where a file's part ends, None for the newest."""
         return self.entries[place + 1].first_lsn if place + 1 < len(self.entries) else None
 
-    def allocated(self) -> int:
-        """Bytes that the files take on disk."""
-        return sum(entry.size for entry in self.entries)
+    def allocated(self, from_lsn: int = 0) -> int:
+        """Bytes that the files take on disk which hold this lsn or later ones."""
+        firsts, entries = self._index
+        place = bisect.bisect_right(firsts, from_lsn) - 1
+        return sum(entry.size for entry in entries[max(0, place) :])
 
-    def size_behind(self) -> int:
-        """Bytes on disk of the files that checkpoints can let go: all but the newest."""
-        return sum(entry.size for entry in self.entries[:-1])
+    def size_behind(self, from_lsn: int = 0) -> int:
+        """The same without the newest, which no checkpoint can let go."""
+        return self.allocated(from_lsn) - (self.entries[-1].size if self.entries else 0)
 
     def drop_below(self, lsn: int) -> list[str]:
         """Forget the files that lie wholly below an lsn; their paths, for the caller to remove."""

@@ -1,0 +1,179 @@
+"""The backups in one place, as a caller uses them.
+
+    backups = strandline.Backups("s3://bucket/orders")
+    backups.list()                                        what there is, and from when to when
+    backups.verify()                                      whether it is whole
+    backups.restore("data", at="2026-03-28T14:05:00Z")    a store as of that moment
+    backups.prune(keep=30)
+
+``store.backup(url)`` takes one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+import msgspec
+
+from strandline.backup import moment, prune, register, restore, verify
+from strandline.backup.copier import GRACE_S
+from strandline.backup.descriptor import Descriptor
+from strandline.backup.source import Reach
+from strandline.backup.take import take
+from strandline.env.clock import Clock, SystemClock
+from strandline.env.disk import Disk, OsDisk
+from strandline.env.object_store import open_objects
+from strandline.env.objects import Objects
+from strandline.env.probe import probe
+from strandline.topic.layout import Layout
+from strandline.topic.recover import Progress
+
+Place = str | Objects
+"""A url, a folder, or an object store that is open."""
+
+
+class BackupInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One backup. Every moment from ``from_us`` to ``until_us`` can be restored."""
+
+    number: int
+    made_us: int
+    from_us: int
+    """The end of the backup before, when the log between the two was there to be copied."""
+    until_us: int
+    copied_bytes: int
+    size: int
+    """Bytes of all its objects, also of those that other backups share."""
+    objects: int
+    topics: int
+    positions: dict[int, int]
+    """By shard the lsn where it ends."""
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    del what, done, total
+
+
+class Backups:
+    """Backups of one store in one place. Safe from many threads and processes."""
+
+    def __init__(
+        self, place: Place, *, disk: Disk | None = None, clock: Clock | None = None
+    ) -> None:
+        self._disk = disk or OsDisk()
+        self._clock = clock or SystemClock()
+        self._doubted = isinstance(place, str) and "://" in place
+        """An object store of which we do not know yet that it keeps order."""
+        self._ours = isinstance(place, str)
+        self.objects = self._open(place)
+
+    def __enter__(self) -> Backups:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def list(self) -> Sequence[BackupInfo]:
+        """The backups, oldest first; ``Corrupt`` when one cannot be read."""
+        shelf = register.read_all(self.objects)
+        for error in shelf.broken.values():
+            raise error
+        return [info_of(shelf.chain(each.number)) for each in shelf.backups]
+
+    def windows(self) -> Sequence[moment.Window]:
+        """The moments that can be restored; backups that cannot be read are left out."""
+        return moment.windows(register.read_all(self.objects))
+
+    def take(
+        self,
+        directory: str,
+        *,
+        lake: Place | None = None,
+        progress: Progress = _silent,
+        reach: Callable[[], Reach] | None = None,
+    ) -> BackupInfo:
+        """Back up a store that is closed, or open in any process. ``lake``: if it is elsewhere.
+
+        The store's own process says with ``reach`` how far: call ``store.backup``.
+        """
+        if self._doubted and not register.numbers(self.objects):
+            probe(self.objects)
+        path = os.path.abspath(directory)
+        made = take(
+            self._disk,
+            path,
+            self.objects,
+            lake=self._open(lake or Layout(path).lake),
+            clock=self._clock,
+            progress=progress,
+            reach=reach,
+        )
+        goes_on = made.timeline != made.number
+        older = [register.read(self.objects, made.number - 1)] if goes_on else []
+        return info_of([*older, made])
+
+    def restore(
+        self,
+        directory: str,
+        *,
+        backup: int | None = None,
+        at: moment.At | None = None,
+        lake: Place | None = None,
+        progress: Progress = _silent,
+    ) -> restore.Restored:
+        """Make a store in an empty directory: the newest backup, another, or as of a moment.
+
+        Its lake is the folder ``lake`` in it, unless another place is named, which must be empty.
+        """
+        return restore.restore(
+            self.objects,
+            os.path.abspath(directory),
+            disk=self._disk,
+            clock=self._clock,
+            backup=backup,
+            at=at,
+            lake=None if lake is None else self._open(lake),
+            progress=progress,
+        )
+
+    def verify(
+        self, *, backup: int | None = None, quick: bool = False, progress: Progress = _silent
+    ) -> verify.BackupReport:
+        """Read every object of every backup, or of one. ``quick`` looks at sizes only."""
+        return verify.verify(self.objects, backup=backup, quick=quick, progress=progress)
+
+    def prune(self, *, keep: int, grace_s: float = GRACE_S) -> prune.Pruned:
+        """Remove all but the newest backups, and objects that none of them names."""
+        now_us = self._clock.now_us()
+        return prune.prune(self.objects, keep=keep, now_us=now_us, grace_s=grace_s)
+
+    def close(self) -> None:
+        """Let go of the place, unless it was given open."""
+        if self._ours:
+            self.objects.close()
+
+    def _open(self, place: Place) -> Objects:
+        return open_objects(place, disk=self._disk) if isinstance(place, str) else place
+
+
+def info_of(chain: Sequence[Descriptor]) -> BackupInfo:
+    """The last backup of a chain."""
+    backup = chain[-1]
+    objects = list(backup.objects())
+    return BackupInfo(
+        number=backup.number,
+        made_us=backup.made_us,
+        from_us=chain[-2].until_us if len(chain) > 1 else backup.exact_us,
+        until_us=backup.until_us,
+        copied_bytes=backup.copied_bytes,
+        size=sum(each.size for each in objects),
+        objects=len(objects),
+        topics=sum(not topic.dropped for topic in backup.topics),
+        positions={reach.shard: reach.end_lsn for reach in backup.shards},
+    )

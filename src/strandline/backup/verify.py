@@ -1,0 +1,168 @@
+"""Proves that backups are complete: every object is there, and is what was written.
+
+Of each backup: its descriptor can be read; every object that it names has its size and its content;
+the checkpoint names no segment, and a manifest no lake file, that the backup lacks; and the log has
+no hole from where the checkpoint's replay begins to where the backup ends. Nothing is changed.
+``quick`` looks at descriptors and at the sizes that the place tells, and reads no object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from strandline.backup import keys, register
+from strandline.backup.copier import digest, fetch
+from strandline.backup.cut import whole
+from strandline.backup.descriptor import Descriptor, Object
+from strandline.env.objects import Info, Objects
+from strandline.errors import Corrupt, Invalid, NotFound, StrandlineError, Unavailable
+from strandline.lake import codec as manifest_codec
+from strandline.topic import root as root_file
+
+Progress = Callable[[str, int, int], None]
+
+
+class BackupProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """Something of a backup that is not as it was written."""
+
+    backup: int
+    """The oldest backup that has the problem."""
+    key: str
+    reason: str
+
+
+class BackupReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a verification found."""
+
+    place: str
+    backups: int
+    objects: int
+    bytes_read: int
+    problems: list[BackupProblem]
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+
+def verify(
+    objects: Objects,
+    *,
+    backup: int | None = None,
+    quick: bool = False,
+    progress: Progress = lambda what, done, total: None,
+) -> BackupReport:
+    """Check every backup of a place, or one."""
+    shelf = register.read_all(objects)
+    known = [*shelf.broken, *(each.number for each in shelf.backups)]
+    if backup is not None and backup not in known:
+        raise Invalid(f"there is no backup {backup} in {objects.name}")
+    if not known:
+        raise Invalid(f"there is no backup in {objects.name}")
+    check = _Check(objects, progress, quick=quick)
+    for number, error in shelf.broken.items():
+        if backup in (None, number):
+            check.complain(number, keys.descriptor_key(number), str(error))
+    if backup is None:
+        for number in sorted(set(range(min(known), max(known))) - set(known)):
+            check.complain(number, keys.descriptor_key(number), "the descriptor is missing")
+    chosen = [each for each in shelf.backups if backup in (None, each.number)]
+    check.run(chosen)
+    return BackupReport(
+        place=objects.name,
+        backups=len(chosen),
+        objects=check.seen,
+        bytes_read=check.bytes_read,
+        problems=check.problems,
+    )
+
+
+class _Check:
+    """One verification."""
+
+    def __init__(self, objects: Objects, progress: Progress, *, quick: bool) -> None:
+        self.problems: list[BackupProblem] = []
+        self.seen = 0
+        self.bytes_read = 0
+        self._objects = objects
+        self._progress = progress
+        self._quick = quick
+        self._listed: dict[str, Info] = {}
+
+    def complain(self, backup: int, key: str, reason: str) -> None:
+        self.problems.append(BackupProblem(backup=backup, key=key, reason=reason))
+
+    def run(self, backups: list[Descriptor]) -> None:
+        for folder in keys.FOLDERS if self._quick else ():
+            self._listed.update((info.key, info) for info in self._objects.list(folder))
+        owners: dict[Object, int] = {}
+        for backup in backups:
+            for each in backup.objects():
+                owners.setdefault(each, backup.number)
+        self.seen = len(owners)
+        total = sum(each.size for each in owners)
+        done = 0
+        bad: set[str] = set()
+        for each, number in owners.items():
+            reason = self._look(each) if self._quick else self._read(each)
+            if reason:
+                bad.add(each.key)
+                self.complain(number, each.key, reason)
+            done += each.size
+            self._progress("verify", done, total)
+        for backup in backups:
+            for key, reason in self._holes(backup, bad):
+                self.complain(backup.number, key, reason)
+
+    def _look(self, wanted: Object) -> str:
+        info = self._listed.get(wanted.key)
+        if info is None:
+            try:
+                info = self._objects.head(wanted.key)  # a listing may lag
+            except NotFound:
+                return "it is missing"
+        return "" if info.size == wanted.size else f"it has {info.size} bytes, not {wanted.size}"
+
+    def _read(self, wanted: Object) -> str:
+        """What is wrong with an object. Only a second bad answer is believed."""
+        try:
+            size = self._objects.head(wanted.key).size
+            if size != wanted.size:
+                return f"it has {size} bytes, not {wanted.size}"
+            for _ in range(2):
+                self.bytes_read += wanted.size
+                if digest(fetch(self._objects, wanted)) == wanted.content:
+                    return ""
+        except Unavailable:
+            raise
+        except StrandlineError as error:
+            return "it is missing" if isinstance(error, NotFound) else str(error)
+        return "its content is not what was written"
+
+    def _holes(self, backup: Descriptor, bad: set[str]) -> Iterator[tuple[str, str]]:
+        """What a backup needs and does not name."""
+        try:
+            whole([backup])
+        except Corrupt as error:
+            yield keys.descriptor_key(backup.number), str(error)
+        if self._quick:
+            return
+        named = {each.key for each in backup.objects()}
+        root = backup.root
+        if root is not None and root.key not in bad:
+            content = root_file.decode(self._objects.get(root.key), root.key)
+            for info in content.segments:
+                if keys.segment_key(info) not in named:
+                    yield keys.segment_key(info), "the backup does not name it"
+        for topic in backup.manifests:
+            if topic.object.key in bad:
+                continue
+            place = manifest_codec.Place(
+                bytes.fromhex(backup.store_id), topic.topic_id, topic.number
+            )
+            data = self._objects.get(topic.object.key)
+            for file in manifest_codec.follow(None, data, place).manifest.files:
+                if keys.lake_key(topic.topic_id, file.name()) not in named:
+                    yield keys.lake_key(topic.topic_id, file.name()), "the backup does not name it"

@@ -1,0 +1,372 @@
+"""Promise (R3, V5): a backup is a state of the store, copies only news, and disturbs nobody."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+import strandline
+from strandline.backup.backups import Backups
+from strandline.errors import Corrupt, Invalid, Unavailable
+from strandline.settings import SegmentSettings, Settings, WalSettings
+from strandline.testing.choices import Oldest
+from strandline.testing.sim_disk import SimDisk
+from strandline.topic.pins import Pins
+from tests.unit.backup.world import PATH, BackupWorld, look
+
+PINS = f"{PATH}/pins"
+
+
+def _filled(world: BackupWorld, batches: int = 4) -> strandline.Topic:
+    topic = world.store.topic("t", durability="fsync")
+    for _ in range(batches):
+        for _ in range(20):
+            topic.append(b"record %d" % topic.head_seq, tag="red")
+        world.clock.advance(0.001)
+        world.store.checkpoint()
+    return topic
+
+
+def test_a_second_backup_copies_only_what_is_new():
+    world = BackupWorld(lake=True)
+    topic = _filled(world)
+    world.store.relocate()
+    first = world.backup()
+    topic.append(b"news")
+    written = world.place.bytes_in.total()
+
+    second = world.backup()
+
+    stored = world.place.bytes_in.total() - written
+    assert 0 < second.copied_bytes < first.copied_bytes / 3
+    assert stored < second.copied_bytes + 8_000  # and the descriptor
+    assert second.size > first.size - 2_000
+    assert world.restored("/restored", backup=2)["t"].records[-1][2] == b"news"
+
+
+def test_a_backup_without_news_copies_no_record():
+    world = BackupWorld()
+    _filled(world)
+    world.backup()
+
+    again = world.backup()
+
+    assert again.copied_bytes < 2_000  # a checkpoint, and the mark that it left on the log
+
+
+def test_the_log_of_an_older_backup_is_referred_to_and_not_copied_again():
+    world = BackupWorld()
+    topic = world.store.topic("t", durability="fsync")
+    topic.append([b"x" * 100] * 50)
+    first = world.backups.take(PATH)
+    topic.append(b"y")
+
+    second = world.backups.take(PATH)
+
+    assert first.copied_bytes > 5_000
+    assert second.copied_bytes < 200
+    assert second.from_us == first.until_us
+    assert len(world.restored("/restored")["t"].records) == 51
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_backup_under_appends_is_a_state_that_the_store_was_in(shards, tmp_path):
+    path, place = str(tmp_path / "data"), str(tmp_path / "backups")
+    names = [f"topic-{number}" for number in range(4)]
+    settings = Settings(wal=WalSettings(shards=shards, file_size_first=1 << 16, keep_bytes=1 << 20))
+    stop = threading.Event()
+    with strandline.open(path, settings=settings) as store:
+        topics = [store.topic(name, durability="disk") for name in names]
+
+        def append_in_turn() -> None:
+            # Every round goes through all topics, so in every state of the store the first topics
+            # are at most one record ahead of the last ones, and never behind.
+            while not stop.is_set() and topics[0].head_seq < 4_000:
+                for topic in topics:
+                    topic.append(b"%d" % topic.head_seq)
+
+        writer = threading.Thread(target=append_in_turn)
+        writer.start()
+        try:
+            for _ in range(3):
+                store.backup(place)
+                Backups(place).take(path)
+        finally:
+            stop.set()
+            writer.join()
+
+    backups = Backups(place)
+    assert len(backups.list()) == 6
+    for number in range(1, 7):
+        backups.restore(str(tmp_path / str(number)), backup=number)
+        with strandline.open(str(tmp_path / str(number)), readonly=True) as store:
+            found = look(store)
+        heads = [found[name].head_seq if name in found else 0 for name in names]
+        assert heads == sorted(heads, reverse=True)
+        assert heads[0] - heads[-1] <= 1
+        for topic in found.values():
+            assert [each[2] for each in topic.records] == [b"%d" % n for n in range(topic.head_seq)]
+
+
+def test_what_was_acknowledged_before_a_backup_is_in_it():
+    world = BackupWorld(shards=2)
+    for durability in ("fsync", "disk", "memory"):
+        world.store.topic(durability, durability=durability).append(b"here")
+
+    world.backup()
+
+    found = world.restored("/restored")
+    assert {name: len(topic.records) for name, topic in found.items()} == {
+        "fsync": 1,
+        "disk": 1,
+        "memory": 1,
+    }
+
+
+def test_files_that_a_backup_needs_stay_while_it_is_taken():
+    world = BackupWorld(keep_bytes=0)
+    topic = _filled(world)
+    expected = look(world.store)
+
+    def go_on(operation: str, key: str) -> None:
+        del key
+        if operation == "put_stream":
+            for _ in range(20):
+                topic.append(b"later")
+            world.clock.advance(0.001)
+            world.store.checkpoint()
+
+    world.place.on_call = go_on
+    world.backups.take(PATH)
+    world.place.on_call = None
+
+    assert world.restored("/restored") == expected
+    assert len(world.disk.list_dir(f"{PATH}/meta")) > 2
+    world.store.checkpoint()
+    assert len(world.disk.list_dir(f"{PATH}/meta")) == 2
+    assert world.disk.list_dir(PINS) == []
+
+
+def test_lake_files_that_a_backup_needs_stay_while_it_is_taken():
+    world = BackupWorld(lake=True)
+    topic = _filled(world)
+    world.store.relocate()
+    expected = look(world.store)
+
+    def delete_most(operation: str, key: str) -> None:
+        del key
+        if operation == "put_stream" and topic.statistics().earliest_seq == 1:
+            topic.delete(before=topic.head_seq)
+            for _ in range(4):
+                world.clock.advance(90_000)
+                world.store.relocate()
+
+    world.place.on_call = delete_most
+    world.backups.take(PATH, lake=world.lake)
+    world.place.on_call = None
+
+    assert topic.statistics().earliest_seq > 1
+    assert world.restored("/restored") == expected
+
+
+def test_a_dead_pin_holds_nothing():
+    world = BackupWorld(keep_bytes=0)
+    _filled(world)
+    holding = Pins(world.disk, PINS).hold()
+    holding.__enter__()
+    world.disk = world.disk.kill()
+    world.store = world.open()
+
+    for _ in range(4):
+        world.store.topic("t").append(b"x")
+        world.store.checkpoint()
+
+    assert world.disk.list_dir(PINS) == []
+    assert len(world.disk.list_dir(f"{PATH}/meta")) == 2
+
+
+def test_who_may_not_pin_begins_again_when_files_have_gone():
+    world = BackupWorld(keep_bytes=0)
+    topic = _filled(world)
+    rounds = 0
+
+    def go_on(operation: str, key: str) -> None:
+        nonlocal rounds
+        if operation == "put_stream" and "segments/" in key and rounds < 2:
+            rounds += 1
+            for _ in range(3):
+                topic.delete(before=topic.head_seq)
+                topic.append([b"later"] * 20)
+                world.clock.advance(0.001)
+                world.store.checkpoint()
+
+    def forbid(operation: str, path: str) -> None:
+        if operation == "lock" and path.startswith(PINS):
+            raise PermissionError(13, "Permission denied", path)
+
+    world.place.on_call = go_on
+    world.disk.on_call = forbid
+    world.backups.take(PATH)
+    world.disk.on_call = world.place.on_call = None
+
+    assert rounds == 2
+    assert world.restored("/restored") == look(world.store)
+
+
+def test_a_closed_store_is_backed_up_without_being_opened():
+    world = BackupWorld()
+    _filled(world)
+    expected = look(world.store)
+    world.store.close()
+    before = {name: world.disk.list_dir(f"{PATH}/{name}") for name in ("meta", "wal/shard-00")}
+
+    world.backups.take(PATH)
+
+    assert world.restored("/restored") == expected
+    assert before == {name: world.disk.list_dir(f"{PATH}/{name}") for name in before}
+
+
+def test_a_store_that_never_had_a_checkpoint_is_backed_up():
+    world = BackupWorld()
+    world.store.topic("t").append(b"one")
+
+    world.backups.take(PATH)
+
+    assert world.restored("/restored") == look(world.store)
+
+
+def test_what_is_in_a_backup_taken_beside_the_writer_survives_a_power_loss_of_the_store():
+    world = BackupWorld()
+    topic = world.store.topic("t", durability="disk")
+    topic.append([b"x"] * 10)
+
+    world.backups.take(PATH)
+
+    lost = world.disk.crash(Oldest())
+    with world.open(disk=lost) as store:
+        assert len(store.topic("t").read(0, 100).records) == 10
+    assert len(world.restored("/restored")["t"].records) == 10
+
+
+def test_of_two_backups_at_once_both_are_made_and_both_are_whole():
+    world = BackupWorld()
+    topic = _filled(world)
+    inside = False
+
+    def another(operation: str, key: str) -> None:
+        nonlocal inside
+        if operation == "create" and key.startswith("backups/") and not inside:
+            inside = True
+            topic.append(b"between")
+            world.store.backup(world.place)
+
+    world.place.on_call = another
+    made = world.backup()
+    world.place.on_call = None
+
+    assert made.number == 2
+    assert world.backups.verify().problems == []
+    assert world.restored("/restored") == look(world.store)
+
+
+def test_a_place_with_backups_of_another_store_is_refused():
+    world, other = BackupWorld(), BackupWorld()
+    other.disk = SimDisk(seed=99)
+    other.store = other.open()
+    world.backup()
+
+    with pytest.raises(Invalid, match="has backups of store"):
+        other.store.backup(world.place)
+
+
+def test_the_wrong_lake_is_refused():
+    world = BackupWorld(lake=True)
+    _filled(world)
+    world.store.relocate()
+
+    with pytest.raises(Invalid, match="is not the lake of this store"):
+        world.backups.take(PATH)  # which takes the lake to be in the store's folder
+
+
+def test_damage_in_a_segment_is_told_and_not_copied():
+    world = BackupWorld()
+    _filled(world)
+    folder = f"{PATH}/segments/0000000000000001"
+    path = f"{folder}/{world.disk.list_dir(folder)[0]}"
+    content = bytearray(world.disk.read(path))
+    content[200] ^= 1
+    world.disk.durable_replace(path, content)
+
+    with pytest.raises(Corrupt, match="a block fails its checksum"):
+        world.backup()
+
+    assert world.backups.list() == []
+
+
+def test_damage_in_a_lake_file_is_told_and_not_copied():
+    world = BackupWorld(lake=True)
+    _filled(world)
+    world.store.relocate()
+    key = next(info.key for info in world.lake.list("topics") if "/data/" in info.key)
+    content = bytearray(world.lake.get(key))
+    content[100] ^= 1
+    world.lake.put(key, content)
+
+    with pytest.raises(Corrupt, match="a lake file is not what was written"):
+        world.backup()
+
+    assert world.backups.list() == []
+
+
+def test_a_place_that_flips_bits_is_not_believed():
+    world = BackupWorld()
+    _filled(world)
+    world.place.fail("get_ranges", how="flipped", once=False, key_contains="segments/")
+
+    with pytest.raises(Corrupt, match="reads back as other bytes"):
+        world.backup()
+
+    world.place.heal()
+    assert world.backups.list() == []
+
+
+def test_checkpoints_that_overtake_every_try_are_told():
+    world = BackupWorld(keep_bytes=0)
+    topic = _filled(world)
+
+    def overtake(operation: str, key: str) -> None:
+        if operation == "put_stream" and "segments/" in key:
+            topic.append(b"x")
+            world.store.checkpoint()
+            raise FileNotFoundError(2, "No such file", key)
+
+    world.place.on_call = overtake
+
+    with pytest.raises(Unavailable, match="faster than this one"):
+        world.backups.take(PATH)
+
+    assert world.backups.list() == []
+
+
+def test_log_that_is_kept_for_backups_makes_no_checkpoint_due():
+    settings = Settings(
+        wal=WalSettings(file_size_first=8192, file_size_max=8192, keep_bytes=1 << 30),
+        segment=SegmentSettings(checkpoint_bytes=8192),
+    )
+    world = BackupWorld()
+    world.settings = settings
+    world.store.close()
+    world.store = world.open()
+    topic = world.store.topic("t", durability="fsync")
+    for _ in range(80):
+        topic.append(b"x" * 1000)
+    world.store.checkpoint()
+    world.store.checkpoint()
+    kept = len(world.disk.list_dir(f"{PATH}/wal/shard-00"))
+    topic.append(b"news")
+
+    due = world.store._checkpointer.is_due()
+
+    assert kept > 8
+    assert not due
