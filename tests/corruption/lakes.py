@@ -55,6 +55,7 @@ def lake_store(*, copy_hot: bool = False) -> tuple[SimDisk, SimObjects]:
                 for number in range(BATCH):
                     topic.append(b"%s %d %d" % (name.encode(), batch, number), tag=f"t{number}")
                 store.checkpoint()
+        store.topic("old").delete(match="t5")
         store.relocate()
         store.topic("old").delete(match="t3")
         store.topic("old").append(b"in the log")

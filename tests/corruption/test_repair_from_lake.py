@@ -63,6 +63,7 @@ def test_without_a_checkpoint_the_lake_tells_what_there_is():
     assert found.keys() == expected().keys()
     for name, content in expected().items():
         assert records_of(found[name]) == records_of(content)
+        assert found[name][1:4] == content[1:4]
 
 
 def test_a_store_made_from_its_lake_goes_on():

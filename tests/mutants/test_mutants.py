@@ -21,7 +21,8 @@ PROCESS_SECONDS_MAX = 120
 
 
 def _path(mutant: Mutant) -> str:
-    return f"tests/crash/sim/{mutant.file}.py"
+    folder = "" if "/" in mutant.file else "crash/sim/"
+    return f"tests/{folder}{mutant.file}.py"
 
 
 def _in_turn() -> list:

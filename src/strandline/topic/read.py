@@ -217,9 +217,12 @@ class _Gatherer:
         """The rows that pass the filters, None when all do."""
         keep: np.ndarray | None = None
         low, high = source.first_seq + first, source.first_seq + following
-        if self._deleted and self._deleted.range_cardinality(low, high):
+        gone = self._deleted
+        if isinstance(source, Zone) and (holes := source.holes()):
+            gone = holes | gone if gone else holes
+        if gone and gone.range_cardinality(low, high):
             keep = np.ones(following - first, dtype=bool)
-            seqs = self._deleted.intersection(type(self._deleted)(range(low, high)))
+            seqs = gone.intersection(type(gone)(range(low, high)))
             keep[np.array(list(seqs), dtype="<i8") - low] = False
         nodes = source.column(block.NODE) if self._skip_node is not None else None
         if nodes is not None:

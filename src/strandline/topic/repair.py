@@ -19,6 +19,7 @@ there is for the scrub job of the opened store (``topic/scrubber.py``).
 from __future__ import annotations
 
 import msgspec
+from pyroaring import BitMap64
 
 from strandline.env import process
 from strandline.env.clock import Clock, SystemClock
@@ -199,10 +200,24 @@ class _Repair:
         for topic_id in check.topics_in(self._lake.objects):
             manifest, error = check.newest_of(self._lake.objects, store_id, topic_id)
             if manifest is not None:
-                found[topic_id] = manifest
+                found[topic_id] = self._with_holes(manifest)
             else:
                 self._report.notes.append(f"the lake's part of topic {topic_id}: {error}")
         return found
+
+    def _with_holes(self, manifest: Manifest) -> Manifest:
+        """A manifest that also tells what was deleted before its files were written."""
+        deleted = BitMap64(manifest.deleted or ())
+        for file in manifest.files:
+            if self._lake is None or file.rows == file.last_seq - file.first_seq + 1:
+                continue
+            reader = self._lake.open_file(manifest.topic_id, file)
+            try:
+                for place in range(len(reader.zones)):
+                    deleted |= reader.zone(place).holes() or BitMap64()
+            except Corrupt as error:
+                self._report.notes.append(f"what was deleted there is unknown: {error}")
+        return msgspec.structs.replace(manifest, deleted=deleted or None)
 
     def _identify(self) -> bytes:
         """The store's id, after writing a new SYSTEM file if the old one is damaged."""

@@ -27,6 +27,7 @@ import msgspec
 from strandline.env.clock import Clock
 from strandline.errors import Corrupt, StrandlineError, Unavailable
 from strandline.lake import check
+from strandline.lake.entry import LakeFile
 from strandline.lake.intake import Intake
 from strandline.lake.lake import Lake
 from strandline.lake.manifest import Manifest
@@ -203,8 +204,8 @@ class Scrubber:
             return 0
         except (OSError, StrandlineError) as error:
             self._under_way = None
-            if isinstance(error, Unavailable):
-                self._waiting.appendleft(item)  # again, when there is an answer
+            if isinstance(error, (OSError, Unavailable)):
+                self._waiting.append(item)  # again, when there is an answer, or room
             raise
         self._bytes += size
         return size
@@ -311,19 +312,25 @@ class Scrubber:
                 yield step
             else:
                 problem = step
-        self._files += 1
-        self._waiting.appendleft(partial(self._check_file, state, manifest, place + 1))
         if problem is None:
             self._is_well(reader.label)
         elif self._intake.load(state.id).named(file.name()) is not None:
-            lost = list(losses(state, file.first_seq, file.last_seq))
-            for error in lost:
-                self._fence(reader.label, problem.reason, state, error.first_seq, error.last_seq)
-            if not lost:
+            self._mend_file(state, file, problem.reason, reader.label)
+        self._files += 1
+        self._waiting.appendleft(partial(self._check_file, state, manifest, place + 1))
+
+    def _mend_file(self, state: TopicState, file: LakeFile, reason: str, path: str) -> None:
+        lost = list(losses(state, file.first_seq, file.last_seq))
+        for error in lost:
+            self._fence(path, reason, state, error.first_seq, error.last_seq)
+        if not lost:
+            try:
                 self._relocator.replace_file(state, file)
-                self._is_well(reader.label)
-                reason, first_seq, last_seq = problem.reason, file.first_seq, file.last_seq
-                self._tell_restored(reader.label, reason, state, first_seq, last_seq)
+            except Corrupt as error:  # the new file read back as other bytes: the next round again
+                self._fence(path, error.reason, state, file.first_seq, file.last_seq)
+                return
+            self._is_well(path)
+            self._tell_restored(path, reason, state, file.first_seq, file.last_seq)
 
     def _is_well(self, path: str) -> None:
         self._lake.stand_ins.pop(path, None)
