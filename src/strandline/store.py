@@ -343,6 +343,7 @@ class Store:
             store_id=found.store_id,
             spool=self._layout.spool,
             doubted=bool(self._settings.lake.url),
+            expected=any(state.cold is not None for state in found.catalog.states()),
         )
         intake.empty_spool()
         self._relocator = Relocator(

@@ -19,7 +19,7 @@ from strandline.env.clock import Clock
 from strandline.env.disk import Disk
 from strandline.env.objects import Objects
 from strandline.env.probe import probe
-from strandline.errors import Corrupt
+from strandline.errors import Corrupt, Invalid
 from strandline.lake import keys, terms
 from strandline.lake.entry import LakeFile
 from strandline.lake.ledger import Change, Ledger
@@ -43,8 +43,12 @@ class Intake:
         store_id: bytes,
         spool: str,
         doubted: bool = True,
+        expected: bool = False,
     ) -> None:
-        """``doubted`` stores are probed; a folder of our own making is not."""
+        """``doubted`` stores are probed; a folder of our own making is not.
+
+        ``expected`` lakes are there already: an empty place is then the wrong one.
+        """
         self._objects = objects
         self._disk = disk
         self._clock = clock
@@ -52,6 +56,7 @@ class Intake:
         self._store_id = store_id
         self._spool = spool
         self._doubted = doubted
+        self._expected = expected
         self._ledgers: dict[int, Ledger] = {}
         self._term = 0
         self._beginning = threading.Lock()
@@ -167,6 +172,11 @@ class Intake:
             if not self._term:
                 if self._doubted:
                     probe(self._objects)
+                if self._expected and terms.identity_of(self._objects) is None:
+                    raise Invalid(
+                        f"{self._objects.name} holds no lake, but this store has moved records "
+                        "into one: check lake.url, or bring back what was there"
+                    )
                 terms.check_identity(self._objects, self._store_id, self._clock)
                 self._term = terms.open_term(
                     self._objects, self._store_id, self._clock, attempt=self._disk.random_id()

@@ -337,3 +337,17 @@ def test_a_relocation_that_ends_after_the_store_was_closed_changes_nothing():
     world.objects.on_call = None
     world.store.relocate()
     assert seqs_of(topic) == list(range(1, 301))
+
+
+def test_an_empty_place_is_not_taken_for_the_lake_of_a_store_that_has_one():
+    world = ColdWorld()
+    world.cold_topic()
+    world.objects = SimObjects(clock=world.clock)
+    fresh = world.reopen().topic("fresh")
+    world.fill(fresh, 3)
+
+    with pytest.raises(Invalid, match=r"check lake\.url"):
+        world.store.relocate()
+
+    assert list(world.objects.list()) == []
+    assert seqs_of(fresh) == list(range(1, 301))
