@@ -106,6 +106,11 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def id(self) -> str:
+        """Which store this is, in hex: the same for every opening."""
+        return self._found.store_id.hex()
+
     def topic(self, name: str, **options: object) -> Topic:
         """The topic of this name, made with these options if there is none."""
         self._check()
