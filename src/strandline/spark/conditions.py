@@ -65,13 +65,14 @@ class Condition(msgspec.Struct, frozen=True):
         if self.operator == "in":
             return any(low <= value and (high is None or value <= high) for value in self.value)
         above = high is None or self.value <= high
-        return {
+        answers: dict[str, bool] = {
             "=": low <= self.value and above,
             "<": low < self.value,
             "<=": low <= self.value,
             ">": high is None or high > self.value,
             ">=": above,
-        }[self.operator]
+        }
+        return answers[self.operator]
 
     def rows(self, table: pa.Table) -> pa.ChunkedArray:
         """For each row whether it holds; null is no."""
@@ -105,7 +106,7 @@ class Condition(msgspec.Struct, frozen=True):
         return bytearray(value) if isinstance(value, bytes) else value
 
 
-def of_triples(where: Iterable[tuple[str, str, Any]]) -> tuple[Condition, ...]:
+def of_triples(where: Iterable[Sequence[Any]]) -> tuple[Condition, ...]:
     """Conditions as a caller of ``table`` writes them: ``[("tag", "=", "eu"), …]``."""
     made = []
     for triple in where:

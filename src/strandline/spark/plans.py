@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from strandline.env.object_store import open_objects
 from strandline.errors import Conflict, NotFound
+from strandline.lake.columns import SCHEMA
 from strandline.lake.entry import ColumnStats
 from strandline.lake.history import History
 from strandline.lake.writer import ZONE_SPAN
@@ -201,7 +202,7 @@ def few_rows(
     size_max: int = CARRIED_BYTES_MAX,
 ) -> pa.Table | None:
     """The rows of a range of an opened store, None when they are too many to carry along."""
-    tables = [columns.SCHEMA.empty_table()]
+    tables = [SCHEMA.empty_table()]
     size = 0
     topic = store.existing_topic(snapshot.name)
     for table in topic.scan(snapshot, wanted.first_seq, wanted.last_seq):

@@ -5,8 +5,8 @@ each topic (``topic/snapshot.py``): files of one manifest, floor, hidden seqs, g
 snapshot travels with the tasks. So what is appended later is not seen, and the border between lake
 and store is the same for all: no gap, no overlap.
 
-``Offsets`` is the short form of a position, JSON that a person can read. A stream's checkpoint holds
-it, ``position`` tells it and ``as_of`` takes it: how far each topic had come, and in which life.
+``Offsets`` is the short form of a position, JSON that a person can read. A stream's checkpoint
+holds it, ``position`` tells it, ``as_of`` takes it: how far each topic had come, in which life.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ def is_pattern(topic: str) -> bool:
     return any(sign in topic for sign in "*?[")
 
 
-def matching(store: Store, topics: Sequence[str]) -> list[str]:
-    """The names that a list of names and patterns stands for; a plain name must exist."""
+def matching(store: Store, topics: Sequence[str], *, strict: bool = True) -> list[str]:
+    """The names that a list of names and patterns stands for; with ``strict`` names must exist."""
     there = store.topics()
     found: dict[str, None] = {}
     for topic in topics:
@@ -105,15 +105,15 @@ def matching(store: Store, topics: Sequence[str]) -> list[str]:
             found[topic] = None
         elif is_pattern(topic):
             found.update(dict.fromkeys(fnmatch.filter(there, topic)))
-        else:
+        elif strict:
             near = ", ".join(there[:5]) or "none"
             raise UnknownTopic(f"there is no topic {topic!r} in {store.path}: there are {near}")
     return sorted(found)
 
 
-def pin(store: Store, topics: Sequence[str], lake: str = "") -> Position:
+def pin(store: Store, topics: Sequence[str], lake: str = "", *, strict: bool = True) -> Position:
     """The position of an opened store, for these topics."""
-    names = matching(store, topics)
+    names = matching(store, topics, strict=strict)
     return Position(
         store=store.path,
         store_id=store.id,

@@ -2,7 +2,8 @@
 
 A session runs in this process and its children unless ``master`` says otherwise: no web page, no
 listening beyond loopback, few shuffle partitions, UTC, Arrow, this Python for the workers, filters
-handed to Python data sources. Anything can be overridden: ``session(**{"spark.driver.memory": …})``.
+handed to Python data sources. All of it can be overridden:
+``session(**{"spark.driver.memory": "4g"})``.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ took an unsynced tail, the topic was deleted or made anew. That is never silent:
     onLoss=report    a row with the column ``lost`` (first, last, reason) set and all others but
                      ``topic`` and ``seq`` empty; ``last`` is empty where nobody knows
 
-Records that were deleted on request are not lost: they are just not there. What lay before the place
-at which a stream began is not lost either.
+Records that were deleted on request are not lost: they are just not there. What lay before the
+place at which a stream began is not lost either.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from strandline.errors import Invalid, RecordsLost
 from strandline.spark import columns, plans, tasks
 from strandline.spark.failures import told_briefly
 from strandline.spark.options import ReadOptions, time_of
-from strandline.spark.positions import Offset, Offsets, Position, matching, open_readonly, pin
+from strandline.spark.positions import Offset, Offsets, Position, open_readonly, pin
 from strandline.spark.readers import Task
 from strandline.spark.tasks import Part
 from strandline.store import Store
@@ -62,7 +62,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         with told_briefly():
-            store, position = self._look(fresh=True)
+            store, position = self._look(fresh=True, strict=True)
             offsets = {
                 each.name: Offset(each.epoch, self._begin(store, each)) for each in position.topics
             }
@@ -114,22 +114,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._store.close()
             self._store = None
 
-    def _look(self, *, fresh: bool) -> tuple[Store, Position]:
+    def _look(self, *, fresh: bool, strict: bool = False) -> tuple[Store, Position]:
         """The store and its position, as it was seen last or as it is now."""
         options = self.options
         if self._store is None:
             self._store = open_readonly(options.store, options.lake)
         elif fresh:
             self._store.refresh()
-        return self._store, pin(self._store, self._patient(self._store), options.lake)
-
-    def _patient(self, store: Store) -> list[str]:
-        """The topics, without names that were there at the beginning and are not any more."""
-        if self._target is None and self.options.begin != "latest":
-            matching(store, [])
-        there = set(store.topics())
-        known = [name for name in self.options.topics if name in there or "*" in name]
-        return known or list(self.options.topics)
+        return self._store, pin(self._store, options.topics, options.lake, strict=strict)
 
     def _begin(self, store: Store, snapshot: Snapshot) -> int:
         """The cursor at which a new stream begins: what lies before it is not its concern."""
@@ -157,13 +149,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not losses:
             return
         if self.options.on_loss != "report":
-            first = losses[0]
-            raise RecordsLost(
-                first.topic,
-                first.first,
-                first.first if first.last is None else first.last,
-                f"{first.reason}; onLoss=report goes on",
-            )
+            raise _lost(losses[0])
         parts.append(tasks.carried(loss_rows(losses, self.options.columns)))
 
 
@@ -177,7 +163,7 @@ def advanced(
     for name, offset in begun.topics.items():
         if name not in there:
             if not allow_loss:
-                raise RecordsLost(name, offset.seq + 1, offset.seq + 1, "deleted")
+                raise _lost(Loss(name, offset.seq + 1, None, "deleted"))
             continue
         ends[name] = offset
     for name, snapshot in there.items():
@@ -238,6 +224,13 @@ def loss_rows(losses: Sequence[Loss], names: Sequence[str]) -> pa.Table:
         }
     )
     return columns.shaped(table, names)
+
+
+def _lost(loss: Loss) -> RecordsLost:
+    last = loss.first if loss.last is None else loss.last
+    error = RecordsLost(loss.topic, loss.first, last, loss.reason)
+    error.args = (f"{str(error).partition(':')[0]}: set onLoss=report to go on behind them",)
+    return error
 
 
 def _has_come(position: Position, name: str, end: Offset) -> bool:

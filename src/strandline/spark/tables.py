@@ -6,8 +6,8 @@ files are filtered out: those below the floor by a comparison, deleted ones by a
 when they are many, by a join with the list of them. Records that are not in the lake yet are read
 when the table is made, or, when they are many, by executors from the store. One position for both.
 
-``seq`` is unsigned in the files, by which Spark cannot skip row groups; since stamps never decrease,
-a range of seqs is also one of times, and by those it can.
+``seq`` is unsigned in the files, by which Spark cannot skip row groups; since stamps never
+decrease, a range of seqs is also one of times, and by those it can.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def table(
     store: str | Store,
     topic: str,
     *,
-    where: Iterable[tuple[str, str, Any]] = (),
+    where: Iterable[Sequence[Any]] = (),
     columns: Sequence[str] | None = None,
     from_: int | str | datetime | None = None,
     to: int | str | datetime | None = None,
