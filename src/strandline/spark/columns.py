@@ -70,6 +70,8 @@ def chosen(wanted: Iterable[str] | None, *, many: bool, lost: bool) -> tuple[str
     for name in names:
         if name not in there:
             raise Invalid(f"there is no column {name!r}: columns are {', '.join(there)}")
+    if lost and LOST not in names:
+        raise Invalid("onLoss=report tells losses in the column lost: add it to columns")
     if not names or len(set(names)) < len(names):
         raise Invalid("name each column once, and at least one: columns='seq,data'")
     return names

@@ -7,7 +7,7 @@ taken over needs no second look. A row without a value fulfils none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -106,11 +106,11 @@ class Condition(msgspec.Struct, frozen=True):
         return bytearray(value) if isinstance(value, bytes) else value
 
 
-def of_triples(where: Iterable[Sequence[Any]]) -> tuple[Condition, ...]:
+def of_triples(where: Iterable[Any]) -> tuple[Condition, ...]:
     """Conditions as a caller of ``table`` writes them: ``[("tag", "=", "eu"), …]``."""
     made = []
     for triple in where:
-        if not (isinstance(triple, Sequence) and len(triple) == 3) or isinstance(triple, str):
+        if not isinstance(triple, tuple | list) or len(triple) != 3:
             raise Invalid(f"a condition is (column, operator, value), not {triple!r}")
         column, operator, value = triple
         if column not in PRUNED:
@@ -126,7 +126,7 @@ def of_triples(where: Iterable[Sequence[Any]]) -> tuple[Condition, ...]:
 
 def of_filter(pushed: datasource.Filter) -> Condition | None:
     """A filter of Spark as a condition, None when it is none of ours."""
-    attribute = getattr(pushed, "attribute", ())
+    attribute: tuple[str, ...] = getattr(pushed, "attribute", ())
     if len(attribute) != 1 or attribute[0] not in PRUNED:
         return None
     if isinstance(pushed, datasource.IsNotNull):

@@ -96,8 +96,8 @@ def _version(text: str) -> StrandlineError | None:
     if found is None:
         return None
     return NotInstalled(
-        f"driver and workers run different Pythons ({found[1]} and {found[2]}): set PYSPARK_PYTHON "
-        "to the same one on every machine, or use strandline.spark.session()"
+        f"the workers run Python {found[1]} and the driver {found[2]}: set PYSPARK_PYTHON to the "
+        "driver's version on every machine, or use strandline.spark.session()"
     )
 
 

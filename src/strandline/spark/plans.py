@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+from pyroaring import BitMap64
 
 from strandline.env.object_store import open_objects
 from strandline.errors import Conflict, NotFound
@@ -121,6 +122,7 @@ def file_parts(
     if cold is None:
         return [], 0
     stats = _statistics(position, snapshot, conditions)
+    hidden = snapshot.hidden()
     parts: list[FilePart] = []
     skipped = 0
     for place in range(len(cold)):
@@ -140,7 +142,6 @@ def file_parts(
         ):
             skipped += 1
             continue
-        hidden = snapshot.deleted_between(first_seq, last_seq)
         whole = FilePart(
             lake=position.lake,
             topic=snapshot.name,
@@ -151,7 +152,7 @@ def file_parts(
             own_next=cold.lasts[place] + 1,
             first_seq=first_seq,
             last_seq=last_seq,
-            deleted=hidden.serialize() if hidden else b"",
+            deleted=_between(hidden, first_seq, last_seq),
         )
         parts += _cut(whole, cold.rows[place])
     return parts, skipped
@@ -172,16 +173,16 @@ def hot_parts(
     if first_seq > last_seq:
         return []
     if store is not None:
-        rows = few_rows(store, snapshot, Range(first_seq, last_seq), conditions)
+        rows = few_rows(store, snapshot, Range(first_seq, last_seq), conditions, CARRIED_BYTES_MAX)
         if rows is not None:
             shaped = columns.shaped(rows, names, snapshot.name)
             return [carried(shaped)] if len(rows) else []
     bare = msgspec.structs.replace(snapshot, cold=type(snapshot.cold)(), deleted=b"")
     parts: list[Part] = []
+    hidden = snapshot.hidden()
     for start in range(first_seq, last_seq + 1, _HOT_TASK_SEQS):
         stop = min(start + _HOT_TASK_SEQS - 1, last_seq)
-        hidden = snapshot.deleted_between(start, stop)
-        mine = msgspec.structs.replace(bare, deleted=hidden.serialize() if hidden else b"")
+        mine = msgspec.structs.replace(bare, deleted=_between(hidden, start, stop))
         parts.append(
             HotPart(
                 store=position.store,
@@ -199,7 +200,7 @@ def few_rows(
     snapshot: Snapshot,
     wanted: Range,
     conditions: Sequence[Condition],
-    size_max: int = CARRIED_BYTES_MAX,
+    size_max: int,
 ) -> pa.Table | None:
     """The rows of a range of an opened store, None when they are too many to carry along."""
     tables = [SCHEMA.empty_table()]
@@ -217,10 +218,10 @@ def few_rows(
 def in_tasks(parts: Sequence[Part]) -> list[list[Part]]:
     """Parts in groups, each of which is one task: small ones go together."""
     groups: list[list[Part]] = []
-    rows = TASK_ROWS
+    rows = 0
     for part in parts:
         size = _seqs(part)
-        if rows + size > TASK_ROWS:
+        if not groups or rows + size > TASK_ROWS:
             groups.append([])
             rows = 0
         groups[-1].append(part)
@@ -242,9 +243,16 @@ def batch_parts(
     return parts
 
 
+def _between(hidden: BitMap64, first_seq: int, last_seq: int) -> bytes:
+    """The hidden seqs of a range as a task takes them along."""
+    if not hidden or not hidden.range_cardinality(first_seq, last_seq + 1):
+        return b""
+    return (hidden & BitMap64(range(first_seq, last_seq + 1))).serialize()
+
+
 def _seqs(part: Part) -> int:
     if isinstance(part, FilePart):
-        return min(part.own_next, part.last_seq + 1) - max(part.own_first, part.first_seq)
+        return max(1, min(part.own_next, part.last_seq + 1) - max(part.own_first, part.first_seq))
     return part.last_seq - part.first_seq + 1 if isinstance(part, HotPart) else TASK_ROWS
 
 

@@ -30,7 +30,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from strandline.errors import Invalid, RecordsLost
+from strandline.errors import Corrupt, Invalid, RecordsLost, Unavailable
 from strandline.spark import columns, plans, tasks
 from strandline.spark.failures import told_briefly
 from strandline.spark.options import ReadOptions, time_of
@@ -58,11 +58,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise Invalid("to and as_of are for batch reads: a stream has no end")
         self.options = options
         self._store: Store | None = None
+        self._position: Position | None = None
         self._target: Position | None = None
+        self._begun = False
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         with told_briefly():
             store, position = self._look(fresh=True, strict=True)
+            self._begun = True
             offsets = {
                 each.name: Offset(each.epoch, self._begin(store, each)) for each in position.topics
             }
@@ -79,7 +82,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         with told_briefly():
             begun = Offsets.of(start)
-            position = self._target or self._look(fresh=True)[1]
+            # What a new stream was told to begin with must not be evicted before its first batch.
+            position = self._target or self._look(fresh=not self._begun)[1]
+            self._begun = False
             begun.check_store(position.store_id)
             room = limit.max_rows if isinstance(limit, ReadMaxRows) else None
             ends = advanced(begun, position, room, allow_loss=self.options.on_loss == "report")
@@ -87,22 +92,31 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         with told_briefly():
-            begun, ended = Offsets.of(start), Offsets.of(end)
-            store, position = self._look(fresh=False)
-            begun.check_store(position.store_id)
-            if any(not _has_come(position, name, each) for name, each in ended.topics.items()):
-                store, position = self._look(fresh=True)
-            parts: list[Part] = []
-            losses: list[Loss] = []
-            for name in begun.topics.keys() - ended.topics.keys():
-                losses.append(Loss(name, begun.topics[name].seq + 1, None, "deleted"))
-            for snapshot in position.topics:
-                if snapshot.name in ended.topics:
-                    wanted, lost = stretch(snapshot, begun, ended.topics[snapshot.name])
-                    losses += lost
-                    parts += self._parts(store, position, snapshot, wanted)
-            self._tell(losses, parts)
+            try:
+                parts = self._all_parts(Offsets.of(start), Offsets.of(end), fresh=False)
+            except (Corrupt, Unavailable):
+                # The store was opened a while ago, and its writer has let go of some files.
+                parts = self._all_parts(Offsets.of(start), Offsets.of(end), fresh=True)
             return [Task(group) for group in plans.in_tasks(parts)]
+
+    def _all_parts(self, begun: Offsets, ended: Offsets, *, fresh: bool) -> list[Part]:
+        store, position = self._look(fresh=fresh)
+        begun.check_store(position.store_id)
+        if any(not _has_come(position, name, each) for name, each in ended.topics.items()):
+            store, position = self._look(fresh=True)
+        parts: list[Part] = []
+        losses: list[Loss] = []
+        there = {snapshot.name: snapshot for snapshot in position.topics}
+        for name in sorted({*begun.topics, *ended.topics}):
+            if name not in ended.topics or name not in there:
+                seq = begun.topics[name].seq if name in begun.topics else 0
+                losses.append(Loss(name, seq + 1, None, "deleted"))
+                continue
+            wanted, lost = stretch(there[name], begun, ended.topics[name])
+            losses += lost
+            parts += self._parts(store, position, there[name], wanted)
+        self._tell(losses, parts)
+        return parts
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)
@@ -121,7 +135,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._store = open_readonly(options.store, options.lake)
         elif fresh:
             self._store.refresh()
-        return self._store, pin(self._store, options.topics, options.lake, strict=strict)
+        if self._position is None or fresh:
+            self._position = pin(self._store, options.topics, options.lake, strict=strict)
+        return self._store, self._position
 
     def _begin(self, store: Store, snapshot: Snapshot) -> int:
         """The cursor at which a new stream begins: what lies before it is not its concern."""
@@ -200,6 +216,8 @@ def cursor(snapshot: Snapshot, begun: Offsets) -> int:
 def stretch(snapshot: Snapshot, begun: Offsets, end: Offset) -> tuple[plans.Range, list[Loss]]:
     """The seqs of a topic between two offsets, and what is lost of them."""
     name = snapshot.name
+    if end.epoch < snapshot.created_us:
+        return plans.Range(1, 0), []  # of an earlier life too: the next batch tells
     before = cursor(snapshot, begun)
     lost = []
     if is_anew(snapshot, begun):

@@ -52,7 +52,7 @@ def table(
     store: str | Store,
     topic: str,
     *,
-    where: Iterable[Sequence[Any]] = (),
+    where: Iterable[tuple[str, str, Any]] = (),
     columns: Sequence[str] | None = None,
     from_: int | str | datetime | None = None,
     to: int | str | datetime | None = None,
@@ -108,7 +108,8 @@ def _native(
         frame = frame.where(f.col("seq") <= wanted.last_seq)
         frame = frame.where(_until(last, wanted.last_seq))
     low, high = max(first.file.first_seq, snapshot.floor), min(last.file.last_seq, wanted.last_seq)
-    return _without(spark, frame, snapshot.deleted_between(low, high))
+    hidden = snapshot.hidden()
+    return _without(spark, frame, hidden & BitMap64(range(low, high + 1)) if hidden else hidden)
 
 
 def _since(part: FilePart, seq: int) -> Column:

@@ -60,10 +60,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         cold = self.cold_files()
         return self.floor if cold is None else max(self.floor, cold.last_seq + 1)
 
-    def deleted_between(self, first_seq: int, last_seq: int) -> BitMap64:
-        """The hidden seqs of a range, both ends included."""
-        hidden = BitMap64.deserialize(self.deleted) if self.deleted else BitMap64()
-        return hidden & BitMap64(range(first_seq, last_seq + 1)) if hidden else hidden
+    def hidden(self) -> BitMap64:
+        """The deleted seqs."""
+        return BitMap64.deserialize(self.deleted) if self.deleted else BitMap64()
 
     def lost_between(self, first_seq: int, last_seq: int) -> list[Tombstone]:
         """What a reader of these seqs, both ends included, does not get against its will."""
@@ -110,7 +109,7 @@ def scan(
 ) -> Iterator[pa.Table]:
     """The records of a snapshot between two seqs, both included, in tables of many rows."""
     pieces = Pieces(state, reader)
-    hidden = snapshot.deleted_between(first_seq, last_seq)
+    hidden = snapshot.hidden()
     slices: list[Slice | RowSlice] = []
     rows = 0
     for low, high in _present(snapshot, first_seq, last_seq):
@@ -171,11 +170,11 @@ def _cut(
     source: Block | Zone, first_seq: int, last_seq: int, hidden: BitMap64, deleted: BitMap64 | None
 ) -> Slice | None:
     """The visible rows of a block or zone."""
-    gone = hidden & BitMap64(range(first_seq, last_seq + 1)) if hidden else BitMap64()
     holes = source.holes() if isinstance(source, Zone) else None
-    for more in (deleted, holes):
-        if more and more.range_cardinality(first_seq, last_seq + 1):
-            gone |= more & BitMap64(range(first_seq, last_seq + 1))
+    gone = BitMap64()
+    for seqs in (hidden, deleted, holes):
+        if seqs and seqs.range_cardinality(first_seq, last_seq + 1):
+            gone |= seqs & BitMap64(range(first_seq, last_seq + 1))
     first, following = first_seq - source.first_seq, last_seq - source.first_seq + 1
     if not gone:
         return Slice(source, first, following, None)
