@@ -204,7 +204,9 @@ def test_files_are_skipped_by_what_the_manifest_says(data_dir):
         ("node", "EqualTo", "nobody"),
     ],
 )
-def test_filters_that_are_taken_over_keep_exactly_their_rows(data_dir, hot, column, operator, value):
+def test_filters_that_are_taken_over_keep_exactly_their_rows(
+    data_dir, hot, column, operator, value
+):
     place = {"seq": 0, "key": 2, "tag": 3, "node": 4}[column]
     holds = {
         "EqualTo": lambda found: found == value,
@@ -263,7 +265,7 @@ def test_an_executor_without_the_lake_says_so(data_dir, tmp_path):
         planned = made.partitions()
     (tmp_path / "data" / "lake").rename(tmp_path / "elsewhere")
 
-    with pytest.raises(Unavailable, match="cannot read the lake at .*: every executor needs"):
+    with pytest.raises(Unavailable, match=r"cannot read the lake at .*: every executor needs"):
         read(made, planned)
 
 
@@ -275,7 +277,7 @@ def test_an_executor_without_the_store_says_so(data_dir, tmp_path, monkeypatch):
         planned = made.partitions()
     (tmp_path / "data").rename(tmp_path / "elsewhere")
 
-    with pytest.raises(Unavailable, match="cannot read the store at .*on every executor"):
+    with pytest.raises(Unavailable, match=r"cannot read the store at .*on every executor"):
         read(made, planned)
 
 

@@ -71,7 +71,7 @@ def test_admission_is_shared_out_by_what_waits(data_dir):
         rows, _ = batch(made, made.initialOffset(), ReadMaxRows(100))
         made.stop()
 
-    assert sorted({name: seq for name, seq in rows}.items()) == [("large", 90), ("small", 10)]
+    assert sorted(dict(rows).items()) == [("large", 90), ("small", 10)]
 
 
 def test_a_restart_goes_on_exactly_behind_the_checkpoint(data_dir):
@@ -143,7 +143,9 @@ def test_available_now_ends_where_it_began_to_count(data_dir):
     assert [len(rows) for rows in batches] == [100, 100, 10]
 
 
-@pytest.mark.parametrize(("begin", "first"), [("", 1), ("earliest", 1), ("101", 101), ("latest", 0)])
+@pytest.mark.parametrize(
+    ("begin", "first"), [("", 1), ("earliest", 1), ("101", 101), ("latest", 0)]
+)
 def test_a_stream_begins_where_it_is_told(data_dir, begin, first):
     with cold_store(data_dir):
         options = {"from": begin} if begin else {}
@@ -234,7 +236,7 @@ def test_a_checkpoint_of_another_store_is_refused(data_dir, tmp_path):
         made, foreign = stream(data_dir), stream(other)
         _, end = batch(foreign, foreign.initialOffset())
 
-        with pytest.raises(Invalid, match="is of store .*: name the right store"):
+        with pytest.raises(Invalid, match=r"is of store .*: name the right store"):
             made.latestOffset(end, ReadAllAvailable())
         with pytest.raises(Invalid, match="use a new one"):
             made.latestOffset({"index": 3}, ReadAllAvailable())
