@@ -287,6 +287,7 @@ def test_an_executor_without_the_store_says_so(data_dir, tmp_path, monkeypatch):
         ({"topic": "ordres"}, UnknownTopic, "no topic 'ordres' in .*: there are t"),
         ({"columns": "seq,payload"}, Invalid, "no column 'payload': columns are seq, ts"),
         ({"colums": "seq"}, Invalid, "unknown option 'colums': known are"),
+        ({"store": "data"}, Invalid, "by its whole path, not 'data'"),
         ({"from": "yesterday"}, Invalid, "neither a seq nor a time"),
         ({"as_of": "{}"}, Invalid, "is no position"),
     ],

@@ -78,6 +78,9 @@ def parse(given: Mapping[str, str]) -> ReadOptions:
     store = told.get("store") or told.get("path", "")
     if not store:
         raise Invalid('name the store: .option("store", "/folder"), or load("/folder")')
+    store = store.removeprefix("file://")
+    if not os.path.isabs(store):
+        raise Invalid(f"name the store by its whole path, not {store!r}: workers run elsewhere")
     topics = tuple(part.strip() for part in told.get("topic", "").split(",") if part.strip())
     if not topics:
         raise Invalid('name the topic: .option("topic", "orders"), "a,b" or "eu-*" for several')
@@ -87,7 +90,7 @@ def parse(given: Mapping[str, str]) -> ReadOptions:
         raise Invalid(f"onLoss is fail or report, not {on_loss!r}")
     wanted = [part.strip() for part in told["columns"].split(",")] if "columns" in told else None
     options = ReadOptions(
-        store=os.path.abspath(store.removeprefix("file://")),
+        store=os.path.normpath(store),
         topics=topics,
         many=many,
         lake=told.get("lake", ""),

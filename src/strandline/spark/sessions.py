@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 from importlib import resources
+from weakref import WeakSet
 
 from pyspark.sql import SparkSession
 
@@ -33,6 +34,7 @@ _QUIET = {
     "spark.sql.adaptive.coalescePartitions.initialPartitionNum": "4",
     "spark.sql.pyspark.jvmStacktrace.enabled": "false",
 }
+_known: WeakSet[SparkSession] = WeakSet()  # it complains when it is told twice
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
@@ -55,9 +57,10 @@ def session(master: str = "local[*]", **conf: str) -> SparkSession:
 
 def register(spark: SparkSession) -> SparkSession:
     """Teach a session ``format("strandline")``."""
-    if spark.conf.get("spark.sql.python.filterPushdown.enabled") != "true":
+    if spark not in _known:
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    spark.dataSource.register(StrandlineSource)
+        spark.dataSource.register(StrandlineSource)
+        _known.add(spark)
     return spark
 
 
