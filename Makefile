@@ -8,16 +8,16 @@ INSTALLED := .venv/installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check crash bench venv strace services clean
+.PHONY: help demo test check crash bench venv strace java services clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name text; do \
 		printf '  make %-6s  %s\n' "$$name" "$$text"; done
 
-demo: $(INSTALLED) ## see it work: append, kill, recover, read
+demo: $(INSTALLED) java ## see it work: append, kill, recover, read
 	@$(BIN)/python -m strandline.demo $(ARGS)
 
-test: check strace services ## the checks, then every quick test
+test: check strace java services ## the checks, then every quick test
 	$(BIN)/python -m pytest -q -m "not crash and not slow" $(ARGS)
 
 check: $(INSTALLED) ## lint, format, types, import contracts
@@ -29,7 +29,7 @@ check: $(INSTALLED) ## lint, format, types, import contracts
 crash: $(INSTALLED) strace ## the long tests: kill loops and power cuts
 	STRANDLINE_CRASH=long $(BIN)/python -m pytest -q -m "crash or slow" $(ARGS)
 
-bench: $(INSTALLED) ## measure; compare two runs of the same machine only
+bench: $(INSTALLED) java ## measure; compare two runs of the same machine only
 	@$(BIN)/python -m bench $(ARGS)
 
 venv: $(INSTALLED) ## make .venv and install everything into it
@@ -51,6 +51,14 @@ strace:
 		export DEBIAN_FRONTEND=noninteractive && apt-get update -qq >/dev/null && \
 		apt-get install -y -qq --no-install-recommends strace >/dev/null; } || \
 		echo "strace is not installed: tests that need it will skip"
+
+# Spark runs on Java. With root on Debian it is fetched; elsewhere what needs it skips and says why.
+java:
+	@command -v java >/dev/null 2>&1 || [ -x "$$JAVA_HOME/bin/java" ] || { \
+		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && echo "Installing Java" && \
+		export DEBIAN_FRONTEND=noninteractive && apt-get update -qq >/dev/null && \
+		apt-get install -y -qq --no-install-recommends openjdk-17-jre-headless >/dev/null; } || \
+		echo "Java is not installed: what needs Spark will skip"
 
 # Object stores for tests/integration: Azurite through npm, Ceph through apt.
 services: $(INSTALLED)

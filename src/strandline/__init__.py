@@ -13,6 +13,7 @@ The folders in the order in which data flows through them; each imports only tho
     store.py                          opens, wires, starts and stops
     testing/                          the simulated world
     cli/ demo/                        the command line, and the tour
+    spark/                            tables and streams of topics in Spark; imported by nobody
 """
 
 from strandline import lake
@@ -31,6 +32,7 @@ from strandline.errors import (
     NoBucket,
     NotAStore,
     NotFound,
+    NotInstalled,
     Poisoned,
     RecordsLost,
     StrandlineError,
@@ -78,6 +80,7 @@ __all__ = [
     "NoBucket",
     "NotAStore",
     "NotFound",
+    "NotInstalled",
     "ObjectSettings",
     "Page",
     "Poisoned",

@@ -4,6 +4,7 @@
     ├── Invalid            the request is wrong                    fix the call
     │   ├── UnknownTopic   no such topic                           create it, or check the name
     │   ├── TooLarge       a record, batch or field over a limit   split it, or raise the limit
+    │   ├── NotInstalled   Java, pyspark or a part is missing      install it: the message tells how
     │   ├── NotAStore      the directory holds something else      name another directory
     │   └── UnfitStore     an object store that cannot keep order  name another object store
     ├── NotFound           there is no such object                 re-read what named it
@@ -52,6 +53,12 @@ class TooLarge(Invalid):
     """A record, batch or field is over its limit. Split it, or raise the limit in the settings."""
 
     code = "too_large"
+
+
+class NotInstalled(Invalid):
+    """Java, pyspark or another optional part is missing or unfit. Install what the message says."""
+
+    code = "not_installed"
 
 
 class NotAStore(Invalid):

@@ -27,9 +27,10 @@ from strandline.lake.intake import Intake
 from strandline.lake.lake import Lake
 from strandline.lake.sweep import Swept
 from strandline.settings import Settings, TopicConfig, checked, topic_config
-from strandline.topic import reopen, retention, system
+from strandline.topic import reopen, system
 from strandline.topic.checkpoint import Checkpointer
 from strandline.topic.ending import end_shard
+from strandline.topic.floors import enforce_all
 from strandline.topic.layout import Layout
 from strandline.topic.pins import Pins
 from strandline.topic.recover import Progress, Recovered, recover, recover_beside_writer
@@ -112,6 +113,11 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def id(self) -> str:
+        """Which store this is, in hex: the same for every opening."""
+        return self._found.store_id.hex()
 
     def topic(self, name: str, **options: object) -> Topic:
         """The topic of this name, made with these options if there is none."""
@@ -412,7 +418,8 @@ class Store:
             self._add_job(name, writer.prepare_spares, _TICK_S, writer.spare_wanted)
         self._add_job("checkpoint", self._checkpoint_if_due, _TICK_S)
         self._add_job("relocate", self._relocate_if_possible, self._settings.lake.interval_s)
-        self._add_job("retention", self._retain, _TICK_S)
+        retain = partial(enforce_all, self._found.catalog, self._reader, self._clock)
+        self._add_job("retention", retain, _TICK_S)
         self._add_job("space", self._space.run_once, _TICK_S)
         self._add_job("scrub", self._scrubber.run_once, _TICK_S)
 
@@ -445,17 +452,6 @@ class Store:
     def _relocate_if_possible(self) -> None:
         if self._space.level != "hard":  # the spool needs room; the lake may be on the same disk
             self._relocator.run_once()
-
-    def _retain(self) -> None:
-        failure: Exception | None = None
-        for state in self._found.catalog.states():
-            if retention.is_limited(state) and not state.dropped:
-                try:
-                    self._handle(state).enforce_retention()
-                except (OSError, StrandlineError) as error:
-                    failure = failure or error  # the damage of one topic is not the others'
-        if failure is not None:
-            raise failure
 
     def _close_writing(self) -> None:
         syncing = self._jobs[: len(self._shards)]

@@ -23,8 +23,12 @@ ENGINES = {"import polars": "polars", ".to_pandas()": "pandas", "SparkSession": 
 NUMBERS = re.compile(r"print\(.*\)\s+# (\d[\d ]*)(?::.*)?$", re.MULTILINE)
 """What an example says that it prints."""
 PAGES = ["README.md", *sorted(f"docs/guide/{path.name}" for path in ROOT.glob("docs/guide/*.md"))]
+NEEDS_SPARK = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # Spark's own sockets
+]
 EXAMPLES = [
-    pytest.param(page, text, id=f"{page}-{number}")
+    pytest.param(page, text, id=f"{page}-{number}", marks=NEEDS_SPARK if "spark" in text else ())
     for page in PAGES
     for number, text in enumerate(EXAMPLE.findall(read_document(page)), start=1)
 ]

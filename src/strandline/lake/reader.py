@@ -83,6 +83,18 @@ class LakeFileReader:
         """The zones in order; fetches the tail on first use."""
         return self._open()[1]
 
+    def bounds(self, place: int, column: str) -> tuple[Any, Any] | None:
+        """Smallest and largest value of a column in a zone, both None when it has no value there;
+        None when the file does not tell."""
+        group = self.zones[place].group
+        if group < 0:
+            return None, None
+        described = self._open()[0].row_group(group)
+        values = described.column(SCHEMA.get_field_index(column)).statistics
+        if values is None or (values.num_values and not values.has_min_max):
+            return None
+        return (values.min, values.max) if values.num_values else (None, None)
+
     def zone_at(self, seq: int) -> int:
         """The place of the zone that answers for a seq; LookupError when the file does not."""
         if not self.listed.first_seq <= seq <= self.listed.last_seq:
@@ -97,22 +109,27 @@ class LakeFileReader:
         """A zone with all columns, or with seq, ts and the chosen ones."""
         info = self.zones[place]
         return Zone(
-            self._rows(info, columns),
+            self._rows(info, _with_always(columns)),
             topic_id=self._topic_id,
             first_seq=info.first_seq,
             last_seq=info.last_seq,
             ts=self.zones[place - 1].ts_max if place else info.ts_min,
         )
 
+    def rows(self, place: int, columns: Sequence[str] | None = None) -> pa.Table:
+        """Only the rows of a zone that there are, and exactly these columns."""
+        return self._rows(self.zones[place], columns)
+
     def tables(
         self, columns: Sequence[str] | None = None, *, threads: Executor, ahead: int = 4
     ) -> Iterator[pa.Table]:
         """The rows of the whole file, a table for each row group, so many read ahead at most."""
         coming: deque[Future[pa.Table]] = deque()
+        chosen = _with_always(columns)
         try:
             for info in self.zones:
                 if info.rows:
-                    coming.append(threads.submit(self._rows, info, columns))
+                    coming.append(threads.submit(self._rows, info, chosen))
                 if len(coming) > ahead:
                     yield coming.popleft().result()
             while coming:
@@ -133,11 +150,10 @@ class LakeFileReader:
         for offset in range(0, self.listed.size, _CONTENT_STEP):
             yield self._fetch(offset, min(_CONTENT_STEP, self.listed.size - offset))
 
-    def _rows(self, info: ZoneInfo, columns: Sequence[str] | None) -> pa.Table:
-        chosen = None if columns is None else [*dict.fromkeys((*_ALWAYS, *columns))]
+    def _rows(self, info: ZoneInfo, chosen: Sequence[str] | None) -> pa.Table:
         if info.group < 0:
             nothing = self._open()[0].schema.to_arrow_schema().empty_table()
-            return nothing if chosen is None else nothing.select(chosen)
+            return nothing if chosen is None else nothing.select(list(chosen))
         stored = self._fetch(info.offset, info.size)
         if xxh3_64_intdigest(stored, self._topic_id) != info.checksum:
             raise self._damaged("a zone fails its checksum", info)
@@ -145,7 +161,7 @@ class LakeFileReader:
         memory[info.offset : info.offset + info.size] = stored
         source = pa.BufferReader(pa.py_buffer(memory))
         file = pq.ParquetFile(source, metadata=self._open()[0])
-        return file.read_row_group(info.group, columns=chosen)
+        return file.read_row_group(info.group, columns=None if chosen is None else list(chosen))
 
     def _open(self) -> tuple[Any, list[ZoneInfo]]:
         if self._opened is None:
@@ -180,6 +196,10 @@ class LakeFileReader:
             first_seq=info.first_seq,
             last_seq=info.last_seq,
         )
+
+
+def _with_always(columns: Sequence[str] | None) -> list[str] | None:
+    return None if columns is None else [*dict.fromkeys((*_ALWAYS, *columns))]
 
 
 def _zones(metadata: Any, listed: Listed) -> Iterator[ZoneInfo]:

@@ -13,6 +13,7 @@ from strandline.env.clock import Clock
 from strandline.errors import StrandlineError
 from strandline.topic import retention
 from strandline.topic.append import flush_waiting
+from strandline.topic.catalog import Catalog
 from strandline.topic.pieces import Pieces
 from strandline.topic.read import NO_CUTOFF
 from strandline.topic.state import TopicState
@@ -120,3 +121,17 @@ class Floors:
                 state.payload -= forgotten
                 state.gone_payload -= forgotten
                 state.memory = rest
+
+
+def enforce_all(catalog: Catalog, reader: Callable[[], Reader], clock: Clock) -> None:
+    """Apply caps and ttl to every topic: the retention job's turn."""
+    failure: Exception | None = None
+    for state in catalog.states():
+        if retention.is_limited(state) and not state.dropped:
+            shard = catalog.shard_of(state)
+            try:
+                Floors(state, shard, reader, clock).enforce_now(shard)
+            except (OSError, StrandlineError) as error:
+                failure = failure or error  # the damage of one topic is not the others'
+    if failure is not None:
+        raise failure

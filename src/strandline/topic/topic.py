@@ -50,6 +50,7 @@ from strandline.topic.floors import Floors
 from strandline.topic.page import Page
 from strandline.topic.pieces import Pieces
 from strandline.topic.read import Expired, read_page
+from strandline.topic.snapshot import Snapshot, scan, take
 from strandline.topic.state import TopicState, spans
 from strandline.wal import control
 from strandline.wal.codec import NO_FIELDS
@@ -289,6 +290,19 @@ class Topic:
                     return max(seq, first + place_in) - 1
                 seq = first + len(stamps)
         return state.head_seq
+
+    def snapshot(self) -> Snapshot:
+        """Which records there are now, for readers in several processes who must agree."""
+        self._look()
+        state = self._state
+        if state.config.ttl_ms and state.floor < state.hot_seq:
+            self.read(0, 1)  # of the lake only a reader finds out exactly what is over
+        return take(state)
+
+    def scan(self, snapshot: Snapshot, first_seq: int, last_seq: int) -> Iterator[pa.Table]:
+        """The records of a snapshot between two seqs, both included."""
+        self._alive()
+        return scan(self._state, self._reader, snapshot, first_seq, last_seq)
 
     def wait_for(self, after: int, timeout_s: float | None = None) -> bool:
         """Wait until the head is past a cursor; False when the time is over or the topic gone."""

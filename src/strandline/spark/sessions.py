@@ -1,0 +1,86 @@
+"""A quiet Spark session, and one line about Java where there is none.
+
+A session runs in this process and its children unless ``master`` says otherwise: no web page, no
+listening beyond loopback, few shuffle partitions, UTC, Arrow, this Python for the workers, filters
+handed to Python data sources. All of it can be overridden:
+``session(**{"spark.driver.memory": "4g"})``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib import resources
+from weakref import WeakSet
+
+from pyspark.sql import SparkSession
+
+from strandline.errors import NotInstalled
+from strandline.spark.source import StrandlineSource
+
+JAVA_MIN = 17
+JAVA_COMMAND = "apt-get install -y openjdk-17-jre-headless"
+_QUIET = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.adaptive.coalescePartitions.initialPartitionNum": "4",
+    "spark.sql.pyspark.jvmStacktrace.enabled": "false",
+}
+_known: WeakSet[SparkSession] = WeakSet()  # it complains when it is told twice
+_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+def session(master: str = "local[*]", **conf: str) -> SparkSession:
+    """A session that knows ``format("strandline")``; the one that is there, if there is one."""
+    running = SparkSession.getActiveSession()
+    if running is None:
+        check_java()
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        if master.startswith("local"):
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    settings = {**_QUIET, **(_LOOPBACK if master.startswith("local") else {})}
+    settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_logging()}"
+    builder = SparkSession.builder.master(master).appName("strandline")
+    for name, value in {**settings, **conf}.items():
+        builder = builder.config(name, value)
+    return register(builder.getOrCreate())
+
+
+def register(spark: SparkSession) -> SparkSession:
+    """Teach a session ``format("strandline")``."""
+    if spark not in _known:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+        spark.dataSource.register(StrandlineSource)
+        _known.add(spark)
+    return spark
+
+
+def check_java() -> str:
+    """The Java that Spark will start, or ``NotInstalled`` with the command that installs one."""
+    home = os.environ.get("JAVA_HOME", "")
+    java = shutil.which(f"{home}/bin/java") if home else shutil.which("java")
+    if java is None:
+        where = f"JAVA_HOME is {home}, where there is none" if home else "there is no java command"
+        raise NotInstalled(f"Spark needs Java {JAVA_MIN} or 21, and {where}: {JAVA_COMMAND}")
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(?:1\.)?(\d+)', told)
+    if found is None or int(found[1]) < JAVA_MIN:
+        what = f"Java {found[1]}" if found else "no Java that starts"
+        raise NotInstalled(
+            f"Spark needs Java {JAVA_MIN} or 21, and {java} is {what}: {JAVA_COMMAND}, then set "
+            "JAVA_HOME to it"
+        )
+    return java
+
+
+def _logging() -> str:
+    return str(resources.files("strandline.spark") / "log4j2.properties")

@@ -1,0 +1,58 @@
+"""The data source ``strandline`` of Spark: batch and stream.
+
+Spark asks it in Python processes of its own, on the driver to plan and on executors to read, so all
+that it holds is options. Writing will join it here.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+
+import msgspec
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from strandline.errors import Invalid
+from strandline.spark import columns
+from strandline.spark.failures import told_briefly
+from strandline.spark.options import ReadOptions, parse
+from strandline.spark.positions import Position
+from strandline.spark.readers import BatchReader
+from strandline.spark.streams import StreamReader
+
+
+class StrandlineSource(DataSource):
+    """``spark.read.format("strandline")`` and ``spark.readStream.format("strandline")``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "strandline"
+
+    def schema(self) -> StructType:
+        with told_briefly():
+            return columns.spark_schema(self._read_options().columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        del schema
+        with told_briefly():
+            options = self._read_options()
+            if options.on_loss or options.records_max:
+                raise Invalid("onLoss and maxRecordsPerTrigger are for readStream")
+            return BatchReader(options, pinned_of(options.pinned) if options.pinned else None)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
+        del schema
+        with told_briefly():
+            return StreamReader(self._read_options())
+
+    def _read_options(self) -> ReadOptions:
+        return parse(dict(self.options))
+
+
+def pinned_text(position: Position) -> str:
+    """A whole position as the text of an option."""
+    return b64encode(msgspec.msgpack.encode(position)).decode()
+
+
+def pinned_of(text: str) -> Position:
+    return msgspec.msgpack.decode(b64decode(text), type=Position)
