@@ -8,14 +8,17 @@ import pytest
 
 import strandline
 from strandline.backup.backups import Backups
+from strandline.backup.take import reach_of
 from strandline.errors import Corrupt, Invalid, Unavailable
 from strandline.settings import SegmentSettings, Settings, WalSettings
 from strandline.testing.choices import Oldest
+from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
 from strandline.topic.pins import Pins
 from tests.unit.backup.world import PATH, BackupWorld, look
 
 PINS = f"{PATH}/pins"
+DAY_S = 86_400.0
 
 
 def _filled(world: BackupWorld, batches: int = 4) -> strandline.Topic:
@@ -33,6 +36,7 @@ def test_a_second_backup_copies_only_what_is_new():
     topic = _filled(world)
     world.store.relocate()
     first = world.backup()
+    world.clock.advance(DAY_S)  # what has no name and is as old is not trusted
     topic.append(b"news")
     written = world.place.bytes_in.total()
 
@@ -122,6 +126,79 @@ def test_what_was_acknowledged_before_a_backup_is_in_it():
         "disk": 1,
         "memory": 1,
     }
+
+
+def test_the_ends_of_all_shards_are_taken_while_none_can_move():
+    world = BackupWorld(shards=3)
+    held = []
+
+    class Watching(SimClock):
+        def now_us(self) -> int:
+            held.append([bool(shard.writer.baton.claims) for shard in shards])
+            return super().now_us()
+
+    shards = world.store._shards
+    reach_of(shards, Watching())
+
+    assert held == [[True, True, True]]
+    assert not any(shard.writer.baton.claims for shard in shards)
+
+
+def test_what_was_committed_after_a_walk_began_is_left_out_where_it_may_rest_on_other_shards():
+    world = BackupWorld(shards=3)
+    topics = {}
+    for number in range(12):
+        topic = world.store.topic(f"topic-{number}", durability="fsync")
+        topics[topic._state.shard] = topic
+    assert sorted(topics) == [0, 1, 2]
+    world.clock.advance(0.001)
+    reads = 0
+
+    def go_on(operation: str, path: str) -> None:
+        nonlocal reads
+        reads += operation == "pread" and "shard-02" in path
+        if reads == 2:  # the header has been read, and all of the other shards
+            reads += 1
+            world.clock.advance(0.001)
+            topics[0].append(b"cause")
+            topics[2].append(b"effect")
+
+    world.disk.on_call = go_on
+    world.backups.take(PATH)
+    world.disk.on_call = None
+
+    found = world.restored("/restored")
+    assert reads > 2
+    assert len(found[topics[2].name].records) <= len(found[topics[0].name].records)
+
+
+def test_topics_keep_their_order_when_they_change_shards_between_openings():
+    world = BackupWorld(shards=3)
+    names = [f"topic-{number}" for number in range(12)]
+    for shards in (3, 4, 2):
+        world.store.close()
+        world.use_shards(shards)
+        world.store = world.open()
+        for name in names:
+            world.store.topic(name, durability="fsync").append(b"with %d" % shards)
+        world.backups.take(PATH)
+
+    found = world.restored("/restored")
+
+    assert {topic.head_seq for topic in found.values()} == {3}
+    assert found == look(world.store)
+
+
+def test_a_deleted_topic_is_not_counted():
+    world = BackupWorld()
+    world.store.topic("kept")
+    world.store.topic("gone")
+    world.backup()
+    world.store.delete_topic("gone")
+
+    made = [world.backup().topics for _ in range(2)]
+
+    assert made == [1, 1]
 
 
 def test_files_that_a_backup_needs_stay_while_it_is_taken():
