@@ -94,7 +94,7 @@ def reach_of(shards: Sequence[Shard], clock: Clock) -> Reach:
 @contextlib.contextmanager
 def _pinned(disk: Disk, layout: Layout) -> Iterator[None]:
     with contextlib.ExitStack() as held:
-        with contextlib.suppress(PermissionError):
+        with contextlib.suppress(OSError):  # not ours to write to, read-only, or full
             held.enter_context(Pins(disk, layout.pins).hold())
         yield
 

@@ -6,7 +6,7 @@ import pytest
 
 import strandline
 from strandline.backup.backups import Backups
-from strandline.errors import Corrupt, Invalid, Locked, NotAStore
+from strandline.errors import Corrupt, DiskFull, Invalid, Locked, NotAStore
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
 from strandline.topic.verify import verify_store
@@ -235,6 +235,14 @@ def test_a_restore_that_did_not_finish_is_no_store():
     world.place.heal()
     with pytest.raises(Invalid, match="is not empty"):
         world.backups.restore(TARGET)
+
+
+def test_a_full_disk_is_told():
+    world = _filled()
+    disk = SimDisk(seed=4, capacity=8_192)
+
+    with pytest.raises(DiskFull):
+        Backups(world.place, disk=disk, clock=world.clock).restore(TARGET)
 
 
 def test_two_restores_into_one_directory_do_not_mix():

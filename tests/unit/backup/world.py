@@ -107,6 +107,16 @@ class BackupWorld:
         wal = msgspec.structs.replace(self.settings.wal, shards=shards)
         self.settings = msgspec.structs.replace(self.settings, wal=wal)
 
+    def fill(self) -> strandline.Topic:
+        """A topic with four segments of its own."""
+        topic = self.store.topic("t", durability="fsync")
+        for _ in range(4):
+            for _ in range(20):
+                topic.append(b"record %d" % topic.head_seq, tag="red")
+            self.clock.advance(0.001)
+            self.store.checkpoint()
+        return topic
+
     def tick(self) -> None:
         """Let a moment pass, and write down what there is."""
         self.store.sync()
