@@ -381,6 +381,35 @@ MUTANTS = {
         "test_job_death",
         "test_a_bug_in_the_sync_job_turns_the_store_red_and_ends_all_appends",
     ),
+    "let a dead backup hold files": Mutant(
+        "topic.pins:Pins.held",
+        "self._let_go(path, alone)",
+        "return True",
+        "test_backup_crash",
+        "test_a_crash_of_the_store_at_any_step_of_a_backup_loses_nothing[kill]",
+    ),
+    "trust what a failed backup left": Mutant(
+        "backup.copier:Copier._is_rest",
+        "return digest(fetch(self._objects, wanted)) == wanted.content",
+        "return True",
+        "test_backup_crash",
+        "test_what_a_failed_attempt_left_is_read_before_it_is_used",
+    ),
+    "call a restore a store before it is one": Mutant(
+        "backup.restore:_Restorer.run",
+        "root = self._read_root(found)",
+        "system.write(self._disk, self._layout.directory, self._store_id, 1)\n"
+        "        root = self._read_root(found)",
+        "test_backup_crash",
+        "test_a_crash_at_any_step_of_a_restore_leaves_the_whole_store_or_none[kill]",
+    ),
+    "restore bytes that nobody checked": Mutant(
+        "backup.restore:_Source.stream",
+        "if hasher.hexdigest() == wanted.content:",
+        "if True:",
+        "test_backup_crash",
+        "test_any_call_to_the_place_may_fail_in_a_restore[flipped]",
+    ),
 }
 
 SAMPLE = (

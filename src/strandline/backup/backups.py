@@ -29,6 +29,7 @@ from strandline.env.objects import Objects
 from strandline.env.probe import probe
 from strandline.topic.layout import Layout
 from strandline.topic.recover import Progress
+from strandline.wal.writer import as_unavailable
 
 Place = str | Objects
 """A url, a folder, or an object store that is open."""
@@ -105,15 +106,18 @@ class Backups:
         if self._doubted and not register.numbers(self.objects):
             probe(self.objects)
         path = os.path.abspath(directory)
-        made = take(
-            self._disk,
-            path,
-            self.objects,
-            lake=self._open(lake or Layout(path).lake),
-            clock=self._clock,
-            progress=progress,
-            reach=reach,
-        )
+        try:
+            made = take(
+                self._disk,
+                path,
+                self.objects,
+                lake=self._open(lake or Layout(path).lake),
+                clock=self._clock,
+                progress=progress,
+                reach=reach,
+            )
+        except OSError as error:
+            raise as_unavailable(error, "a backup") from error
         goes_on = made.timeline != made.number
         older = [register.read(self.objects, made.number - 1)] if goes_on else []
         return info_of([*older, made])
@@ -131,16 +135,19 @@ class Backups:
 
         Its lake is the folder ``lake`` in it, unless another place is named, which must be empty.
         """
-        return restore.restore(
-            self.objects,
-            os.path.abspath(directory),
-            disk=self._disk,
-            clock=self._clock,
-            backup=backup,
-            at=at,
-            lake=None if lake is None else self._open(lake),
-            progress=progress,
-        )
+        try:
+            return restore.restore(
+                self.objects,
+                os.path.abspath(directory),
+                disk=self._disk,
+                clock=self._clock,
+                backup=backup,
+                at=at,
+                lake=None if lake is None else self._open(lake),
+                progress=progress,
+            )
+        except OSError as error:
+            raise as_unavailable(error, "the restored store") from error
 
     def verify(
         self, *, backup: int | None = None, quick: bool = False, progress: Progress = _silent

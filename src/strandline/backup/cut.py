@@ -45,10 +45,9 @@ def plan(chain: Sequence[Descriptor], moment: Moment, fetch: Fetch) -> Plan | No
     """What to restore for a moment that the chain reaches; None when no root is old enough."""
     targets = _places_of(chain, moment, fetch) if moment.topic else [moment]
     for target in targets:
-        for root in reversed([each for each in chain if target.is_behind(each)]):
-            found = _cut(root, chain[chain.index(root) :], target, fetch)
-            if found is not None:
-                return found
+        for place in reversed(range(len(chain))):
+            if target.is_behind(chain[place]):
+                return _cut(chain[place:], target, fetch)
     return whole(chain) if _ends_with(chain[-1], moment) else None
 
 
@@ -58,10 +57,9 @@ def _ends_with(backup: Descriptor, moment: Moment) -> bool:
     return any(topic.head_seq == moment.seq and not topic.dropped for topic in topics)
 
 
-def _cut(
-    root: Descriptor, chain: Sequence[Descriptor], moment: Moment, fetch: Fetch
-) -> Plan | None:
-    backup = chain[-1]
+def _cut(chain: Sequence[Descriptor], moment: Moment, fetch: Fetch) -> Plan:
+    """From the root of the first backup of a chain, which lies before the moment."""
+    root, backup = chain[0], chain[-1]
     limits = {reach.shard: reach.end_lsn for reach in backup.shards}
     log = _log_behind(root, chain, limits)
     ends: dict[int, int] = {}
@@ -77,8 +75,7 @@ def _cut(
             end_lsn, _ = _end(log.get(shard, []), fetch, _upto(until_us))
             start = root.reach(shard).replay_lsn
             ends[shard] = min(limit, max(end_lsn, start))
-        if ends[shard] < root.reach(shard).exact_lsn:
-            return None
+        assert ends[shard] >= root.reach(shard).exact_lsn, "a root is behind its own time"
     return Plan(root, backup.number, ends, _log_behind(root, chain, ends))
 
 

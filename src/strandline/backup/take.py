@@ -80,9 +80,7 @@ def take(
 
 
 def reach_of(shards: Sequence[Shard], clock: Clock) -> Reach:
-    """All that a store has taken so far, at one instant in all shards; synced."""
-    for shard in shards:
-        shard.flush()
+    """All that is on the log of a store so far, at one instant in all shards; synced."""
     with contextlib.ExitStack() as held:
         for shard in shards:  # in the order of their numbers: nobody else holds two
             held.enter_context(shard.writer.baton)
@@ -96,7 +94,7 @@ def reach_of(shards: Sequence[Shard], clock: Clock) -> Reach:
 @contextlib.contextmanager
 def _pinned(disk: Disk, layout: Layout) -> Iterator[None]:
     with contextlib.ExitStack() as held:
-        with contextlib.suppress(PermissionError):
+        with contextlib.suppress(OSError):  # not ours to write to, read-only, or full
             held.enter_context(Pins(disk, layout.pins).hold())
         yield
 

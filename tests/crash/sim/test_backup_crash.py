@@ -86,6 +86,19 @@ def test_an_attempt_uses_what_the_one_before_it_had_copied():
     assert world.backups.verify().problems == []
 
 
+def test_what_a_failed_attempt_left_is_read_before_it_is_used():
+    world = _world()
+    world.place.fail("create", how="before", key_contains="backups/")
+    with pytest.raises(StrandlineError):
+        world.store.backup(world.place)
+    key = max(info.key for info in world.place.list("segments"))
+    world.place.put(key, bytes(len(world.place.get(key))))
+
+    world.backup()
+
+    assert world.backups.verify().problems == []
+
+
 @pytest.mark.parametrize("kill", [False, True], ids=["power loss", "kill"])
 def test_a_crash_of_the_store_at_any_step_of_a_backup_loses_nothing(kill):
     world = _world()

@@ -104,7 +104,7 @@ def test_a_backup_that_is_added_during_a_prune_keeps_its_objects():
             world.store.backup(world.place)
 
     world.place.on_call = add
-    world.backups.prune(keep=1)
+    world.backups.prune(keep=1, grace_s=0)
     world.place.on_call = None
 
     assert added

@@ -6,10 +6,11 @@ import pytest
 
 import strandline
 from strandline.backup.backups import Backups
-from strandline.errors import Corrupt, Invalid, Locked, NotAStore
+from strandline.errors import Corrupt, DiskFull, Invalid, Locked, NotAStore
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
 from strandline.topic.verify import verify_store
+from strandline.wal.codec import FILE_HEADER_SIZE
 from tests.unit.backup.world import BackupWorld, look
 
 TARGET = "/restored"
@@ -53,6 +54,15 @@ def test_the_store_itself_is_not_restored_over():
 @pytest.mark.parametrize("shards", [1, 2])
 def test_a_restored_store_takes_appends_checkpoints_relocations_and_restarts(shards):
     world = _filled(shards=shards)
+    for _ in range(3):  # openings that write to the lake: a restored one begins anew
+        world.store.close()
+        world.store = world.open()
+        topic = world.store.topic("t")
+        for _ in range(20):
+            topic.append(b"record %d" % topic.head_seq, tag="red")
+        world.store.checkpoint()
+        world.store.relocate()
+    world.backup()
     disk = SimDisk(seed=5)
     Backups(world.place, disk=disk, clock=world.clock).restore(TARGET)
 
@@ -69,7 +79,9 @@ def test_a_restored_store_takes_appends_checkpoints_relocations_and_restarts(sha
 
     with world.open(TARGET, disk=disk) as store:
         for topic in look(store).values():
-            assert [each[2] for each in topic.records] == [b"record %d" % n for n in range(220)]
+            data = [each[2] for each in topic.records]
+            assert data == [b"record %d" % number for number in range(topic.head_seq)]
+        assert {topic.head_seq for topic in look(store).values()} == {220, 280}
         assert store.topic("t")._state.cold.last_seq >= 180
     assert verify_store(disk, TARGET).problems == []
 
@@ -96,7 +108,8 @@ def test_damage_to_a_restored_log_is_noticed():
         folder = f"{TARGET}/wal/{shard}"
         path = f"{folder}/{world.disk.list_dir(folder)[0]}"
         content = bytearray(world.disk.read(path))
-        broken = bytes(content[:300]) + bytes(len(content) - 300)
+        behind = FILE_HEADER_SIZE + int.from_bytes(content[FILE_HEADER_SIZE:][:4], "little")
+        broken = bytes(content[:behind]) + bytes(len(content) - behind)  # as if never written
         world.disk.durable_replace(path, broken)
         with pytest.raises(Corrupt):
             world.open(TARGET)
@@ -176,6 +189,21 @@ def test_what_an_ephemeral_topic_had_in_memory_is_told_as_lost():
     assert appended.first_seq > 1
 
 
+def test_lake_files_that_had_to_go_are_forgotten_with_the_lake():
+    world = _filled()
+    world.store.delete_topic("u")
+    world.store.relocate()
+    world.backup()
+    assert world.store._found.catalog.lake_trash
+    world.backups.restore(TARGET)
+
+    with world.open(TARGET) as store:
+        store.relocate()
+
+        assert store.topics() == ["t"]
+        assert not store._found.catalog.lake_trash
+
+
 def test_the_lake_may_be_restored_elsewhere():
     world = _filled(lake=True)
     elsewhere = SimObjects(clock=world.clock)
@@ -207,6 +235,14 @@ def test_a_restore_that_did_not_finish_is_no_store():
     world.place.heal()
     with pytest.raises(Invalid, match="is not empty"):
         world.backups.restore(TARGET)
+
+
+def test_a_full_disk_is_told():
+    world = _filled()
+    disk = SimDisk(seed=4, capacity=8_192)
+
+    with pytest.raises(DiskFull):
+        Backups(world.place, disk=disk, clock=world.clock).restore(TARGET)
 
 
 def test_two_restores_into_one_directory_do_not_mix():

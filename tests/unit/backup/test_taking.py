@@ -8,31 +8,23 @@ import pytest
 
 import strandline
 from strandline.backup.backups import Backups
-from strandline.errors import Corrupt, Invalid, Unavailable
-from strandline.settings import SegmentSettings, Settings, WalSettings
+from strandline.backup.take import reach_of
+from strandline.errors import Corrupt, Invalid
+from strandline.settings import Settings, WalSettings
 from strandline.testing.choices import Oldest
+from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
-from strandline.topic.pins import Pins
 from tests.unit.backup.world import PATH, BackupWorld, look
 
-PINS = f"{PATH}/pins"
-
-
-def _filled(world: BackupWorld, batches: int = 4) -> strandline.Topic:
-    topic = world.store.topic("t", durability="fsync")
-    for _ in range(batches):
-        for _ in range(20):
-            topic.append(b"record %d" % topic.head_seq, tag="red")
-        world.clock.advance(0.001)
-        world.store.checkpoint()
-    return topic
+DAY_S = 86_400.0
 
 
 def test_a_second_backup_copies_only_what_is_new():
     world = BackupWorld(lake=True)
-    topic = _filled(world)
+    topic = world.fill()
     world.store.relocate()
     first = world.backup()
+    world.clock.advance(DAY_S)  # what has no name and is as old is not trusted
     topic.append(b"news")
     written = world.place.bytes_in.total()
 
@@ -47,7 +39,7 @@ def test_a_second_backup_copies_only_what_is_new():
 
 def test_a_backup_without_news_copies_no_record():
     world = BackupWorld()
-    _filled(world)
+    world.fill()
     world.backup()
 
     again = world.backup()
@@ -124,99 +116,82 @@ def test_what_was_acknowledged_before_a_backup_is_in_it():
     }
 
 
-def test_files_that_a_backup_needs_stay_while_it_is_taken():
-    world = BackupWorld(keep_bytes=0)
-    topic = _filled(world)
-    expected = look(world.store)
+def test_the_ends_of_all_shards_are_taken_while_none_can_move():
+    world = BackupWorld(shards=3)
+    held = []
 
-    def go_on(operation: str, key: str) -> None:
-        del key
-        if operation == "put_stream":
-            for _ in range(20):
-                topic.append(b"later")
+    class Watching(SimClock):
+        def now_us(self) -> int:
+            held.append([bool(shard.writer.baton.claims) for shard in shards])
+            return super().now_us()
+
+    shards = world.store._shards
+    reach_of(shards, Watching())
+
+    assert held == [[True, True, True]]
+    assert not any(shard.writer.baton.claims for shard in shards)
+
+
+def test_what_was_committed_after_a_walk_began_is_left_out_where_it_may_rest_on_other_shards():
+    world = BackupWorld(shards=3)
+    topics = {}
+    for number in range(12):
+        topic = world.store.topic(f"topic-{number}", durability="fsync")
+        topics[topic._state.shard] = topic
+    assert sorted(topics) == [0, 1, 2]
+    world.clock.advance(0.001)
+    reads = 0
+
+    def go_on(operation: str, path: str) -> None:
+        nonlocal reads
+        reads += operation == "pread" and "shard-02" in path
+        if reads == 2:  # the header has been read, and all of the other shards
+            reads += 1
             world.clock.advance(0.001)
-            world.store.checkpoint()
+            topics[0].append(b"cause")
+            topics[2].append(b"effect")
 
-    world.place.on_call = go_on
+    world.disk.on_call = go_on
     world.backups.take(PATH)
-    world.place.on_call = None
+    world.disk.on_call = None
 
-    assert world.restored("/restored") == expected
-    assert len(world.disk.list_dir(f"{PATH}/meta")) > 2
-    world.store.checkpoint()
-    assert len(world.disk.list_dir(f"{PATH}/meta")) == 2
-    assert world.disk.list_dir(PINS) == []
+    found = world.restored("/restored")
+    assert reads > 2
+    assert len(found[topics[2].name].records) <= len(found[topics[0].name].records)
 
 
-def test_lake_files_that_a_backup_needs_stay_while_it_is_taken():
-    world = BackupWorld(lake=True)
-    topic = _filled(world)
-    world.store.relocate()
-    expected = look(world.store)
+def test_topics_keep_their_order_when_they_change_shards_between_openings():
+    world = BackupWorld(shards=3)
+    names = [f"topic-{number}" for number in range(12)]
+    for shards in (3, 4, 2):
+        world.store.close()
+        world.use_shards(shards)
+        world.store = world.open()
+        for name in names:
+            world.store.topic(name, durability="fsync").append(b"with %d" % shards)
+        world.backups.take(PATH)
 
-    def delete_most(operation: str, key: str) -> None:
-        del key
-        if operation == "put_stream" and topic.statistics().earliest_seq == 1:
-            topic.delete(before=topic.head_seq)
-            for _ in range(4):
-                world.clock.advance(90_000)
-                world.store.relocate()
+    found = world.restored("/restored")
 
-    world.place.on_call = delete_most
-    world.backups.take(PATH, lake=world.lake)
-    world.place.on_call = None
-
-    assert topic.statistics().earliest_seq > 1
-    assert world.restored("/restored") == expected
+    assert {topic.head_seq for topic in found.values()} == {3}
+    assert found == look(world.store)
 
 
-def test_a_dead_pin_holds_nothing():
-    world = BackupWorld(keep_bytes=0)
-    _filled(world)
-    holding = Pins(world.disk, PINS).hold()
-    holding.__enter__()
-    world.disk = world.disk.kill()
-    world.store = world.open()
+def test_a_deleted_topic_is_not_counted():
+    world = BackupWorld()
+    world.store.topic("kept")
+    world.store.topic("gone")
+    world.backup()
+    world.store.delete_topic("gone")
 
-    for _ in range(4):
-        world.store.topic("t").append(b"x")
-        world.store.checkpoint()
+    made = [world.backup().topics for _ in range(2)]
 
-    assert world.disk.list_dir(PINS) == []
-    assert len(world.disk.list_dir(f"{PATH}/meta")) == 2
-
-
-def test_who_may_not_pin_begins_again_when_files_have_gone():
-    world = BackupWorld(keep_bytes=0)
-    topic = _filled(world)
-    rounds = 0
-
-    def go_on(operation: str, key: str) -> None:
-        nonlocal rounds
-        if operation == "put_stream" and "segments/" in key and rounds < 2:
-            rounds += 1
-            for _ in range(3):
-                topic.delete(before=topic.head_seq)
-                topic.append([b"later"] * 20)
-                world.clock.advance(0.001)
-                world.store.checkpoint()
-
-    def forbid(operation: str, path: str) -> None:
-        if operation == "lock" and path.startswith(PINS):
-            raise PermissionError(13, "Permission denied", path)
-
-    world.place.on_call = go_on
-    world.disk.on_call = forbid
-    world.backups.take(PATH)
-    world.disk.on_call = world.place.on_call = None
-
-    assert rounds == 2
-    assert world.restored("/restored") == look(world.store)
+    assert made == [1, 1]
 
 
 def test_a_closed_store_is_backed_up_without_being_opened():
     world = BackupWorld()
-    _filled(world)
+    world.fill()
     expected = look(world.store)
     world.store.close()
     before = {name: world.disk.list_dir(f"{PATH}/{name}") for name in ("meta", "wal/shard-00")}
@@ -251,7 +226,7 @@ def test_what_is_in_a_backup_taken_beside_the_writer_survives_a_power_loss_of_th
 
 def test_of_two_backups_at_once_both_are_made_and_both_are_whole():
     world = BackupWorld()
-    topic = _filled(world)
+    topic = world.fill()
     inside = False
 
     def another(operation: str, key: str) -> None:
@@ -282,7 +257,7 @@ def test_a_place_with_backups_of_another_store_is_refused():
 
 def test_the_wrong_lake_is_refused():
     world = BackupWorld(lake=True)
-    _filled(world)
+    world.fill()
     world.store.relocate()
 
     with pytest.raises(Invalid, match="is not the lake of this store"):
@@ -291,7 +266,7 @@ def test_the_wrong_lake_is_refused():
 
 def test_damage_in_a_segment_is_told_and_not_copied():
     world = BackupWorld()
-    _filled(world)
+    world.fill()
     folder = f"{PATH}/segments/0000000000000001"
     path = f"{folder}/{world.disk.list_dir(folder)[0]}"
     content = bytearray(world.disk.read(path))
@@ -306,7 +281,7 @@ def test_damage_in_a_segment_is_told_and_not_copied():
 
 def test_damage_in_a_lake_file_is_told_and_not_copied():
     world = BackupWorld(lake=True)
-    _filled(world)
+    world.fill()
     world.store.relocate()
     key = next(info.key for info in world.lake.list("topics") if "/data/" in info.key)
     content = bytearray(world.lake.get(key))
@@ -321,7 +296,7 @@ def test_damage_in_a_lake_file_is_told_and_not_copied():
 
 def test_a_place_that_flips_bits_is_not_believed():
     world = BackupWorld()
-    _filled(world)
+    world.fill()
     world.place.fail("get_ranges", how="flipped", once=False, key_contains="segments/")
 
     with pytest.raises(Corrupt, match="reads back as other bytes"):
@@ -329,44 +304,3 @@ def test_a_place_that_flips_bits_is_not_believed():
 
     world.place.heal()
     assert world.backups.list() == []
-
-
-def test_checkpoints_that_overtake_every_try_are_told():
-    world = BackupWorld(keep_bytes=0)
-    topic = _filled(world)
-
-    def overtake(operation: str, key: str) -> None:
-        if operation == "put_stream" and "segments/" in key:
-            topic.append(b"x")
-            world.store.checkpoint()
-            raise FileNotFoundError(2, "No such file", key)
-
-    world.place.on_call = overtake
-
-    with pytest.raises(Unavailable, match="faster than this one"):
-        world.backups.take(PATH)
-
-    assert world.backups.list() == []
-
-
-def test_log_that_is_kept_for_backups_makes_no_checkpoint_due():
-    settings = Settings(
-        wal=WalSettings(file_size_first=8192, file_size_max=8192, keep_bytes=1 << 30),
-        segment=SegmentSettings(checkpoint_bytes=8192),
-    )
-    world = BackupWorld()
-    world.settings = settings
-    world.store.close()
-    world.store = world.open()
-    topic = world.store.topic("t", durability="fsync")
-    for _ in range(80):
-        topic.append(b"x" * 1000)
-    world.store.checkpoint()
-    world.store.checkpoint()
-    kept = len(world.disk.list_dir(f"{PATH}/wal/shard-00"))
-    topic.append(b"news")
-
-    due = world.store._checkpointer.is_due()
-
-    assert kept > 8
-    assert not due

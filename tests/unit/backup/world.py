@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
+
 import strandline
 from strandline.backup.backups import BackupInfo, Backups
 from strandline.env.objects import Objects
@@ -99,6 +101,21 @@ class BackupWorld:
             objects=lake if path != PATH else self.lake,
             start_jobs=False,
         )
+
+    def use_shards(self, shards: int) -> None:
+        """The next opening has so many."""
+        wal = msgspec.structs.replace(self.settings.wal, shards=shards)
+        self.settings = msgspec.structs.replace(self.settings, wal=wal)
+
+    def fill(self) -> strandline.Topic:
+        """A topic with four segments of its own."""
+        topic = self.store.topic("t", durability="fsync")
+        for _ in range(4):
+            for _ in range(20):
+                topic.append(b"record %d" % topic.head_seq, tag="red")
+            self.clock.advance(0.001)
+            self.store.checkpoint()
+        return topic
 
     def tick(self) -> None:
         """Let a moment pass, and write down what there is."""
