@@ -23,6 +23,7 @@ ROWS = 20_000_000
 SEAL_ROWS = 500_000
 BATCH_ROWS = 50_000
 ROUNDS = 5
+KEY = b"k500000000000"  # in no record, between those that are there
 SETTINGS = strandline.Settings(
     segment=strandline.SegmentSettings(
         checkpoint_bytes=1 << 40, checkpoint_interval_s=1e9, seal_records=SEAL_ROWS
@@ -136,13 +137,13 @@ def _aggregate(frame: DataFrame) -> None:
 
 
 def _selective(spark: SparkSession, path: str, unindexed: list[str]) -> Figure:
-    wanted = [("tag", "=", "day-00001"), ("key", "=", b"k000000000001")]
+    wanted = [("tag", "=", "day-00001"), ("key", "=", KEY)]
 
     def ours() -> None:
         strandline.spark.table(spark, path, "t", where=wanted).count()
 
     def peer() -> None:
-        key = f.lit(bytearray(b"k000000000001"))
+        key = f.lit(bytearray(KEY))
         frame = spark.read.parquet(*unindexed)
         frame.where((f.col("tag") == "day-00001") & (f.col("key") == key)).count()
 

@@ -88,6 +88,39 @@ def test_what_comes_after_the_plan_is_not_seen(data_dir, hot):
     assert sorted(found) == before
 
 
+def test_what_was_deleted_since_is_hidden_where_its_bytes_are_gone(data_dir, monkeypatch):
+    monkeypatch.setattr(plans, "CARRIED_BYTES_MAX", -1)
+    with open_store(data_dir, hot_segments=100) as store:
+        topic = store.topic("t")
+        topic.append_many([b"%d" % number for number in range(30)], tags=["a", "b", "c"] * 10)
+        made = reader(data_dir)
+        planned = made.partitions()
+        topic.delete(match="b")
+        store.checkpoint()  # leaves empty rows
+
+        found = read(made, planned)
+
+        assert found == records(data_dir)
+
+
+def test_what_was_deleted_before_stays_hidden_when_the_floor_rises(data_dir, monkeypatch):
+    monkeypatch.setattr(plans, "CARRIED_BYTES_MAX", -1)
+    with open_store(data_dir) as store:
+        topic = store.topic("t")
+        for number in range(30):
+            topic.append(b"%d" % number, tag="abc"[number % 3])
+        topic.delete(match="b")
+        before = records(data_dir)
+        made = reader(data_dir)
+        planned = made.partitions()
+        topic.alter(cap_records=5)
+        topic.enforce_retention()
+
+        found = read(made, planned)
+
+        assert found == before
+
+
 def test_records_that_were_evicted_since_are_told_when_their_bytes_are_gone(data_dir, monkeypatch):
     monkeypatch.setattr(plans, "CARRIED_BYTES_MAX", -1)
     with open_store(data_dir, hot_segments=100) as store:

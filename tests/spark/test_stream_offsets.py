@@ -131,6 +131,21 @@ def test_a_topic_that_begins_to_match_joins_with_its_first_record(data_dir):
     assert sorted(end["topics"]) == ["eu-1", "eu-2"]
 
 
+def test_what_a_new_topic_lost_before_it_was_seen_is_told(data_dir):
+    with cold_store(data_dir, name="eu-1", batches=1) as store:
+        made = stream(data_dir, "eu-*", onLoss="report", columns="topic,seq,lost")
+        _, end = batch(made, made.initialOffset())
+        topic = store.topic("eu-2", cap_records=3)
+        topic.append_many([b"x"] * 10)
+        topic.enforce_retention()
+
+        rows, _ = batch(made, end)
+        made.stop()
+
+    loss = {"first": 1, "last": 7, "reason": "cap"}
+    assert rows == [("eu-2", 1, loss), *(("eu-2", seq, None) for seq in (8, 9, 10))]
+
+
 def test_available_now_ends_where_it_began_to_count(data_dir):
     with cold_store(data_dir) as store:
         made = stream(data_dir)

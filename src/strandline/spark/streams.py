@@ -208,9 +208,9 @@ def is_anew(snapshot: Snapshot, begun: Offsets) -> bool:
 def cursor(snapshot: Snapshot, begun: Offsets) -> int:
     """The last seq that a stream is done with."""
     offset = begun.topics.get(snapshot.name)
-    if offset is None or is_anew(snapshot, begun):
-        return snapshot.evict_floor - 1
-    return offset.seq
+    if offset is None:
+        return 0  # it came while the stream ran, which wants all of it
+    return snapshot.evict_floor - 1 if is_anew(snapshot, begun) else offset.seq
 
 
 def stretch(snapshot: Snapshot, begun: Offsets, end: Offset) -> tuple[plans.Range, list[Loss]]:
