@@ -101,10 +101,15 @@ def test_the_death_of_the_sync_job_turns_health_red_and_ends_all_acks(data_dir: 
 
 
 @pytest.mark.parametrize(
-    ("call", "job"), [("prepare", "prepare"), ("create", "checkpoint"), ("free_bytes", "space")]
+    ("call", "jobs"),
+    [
+        ("prepare", ["prepare-0", "space"]),  # the next log file, or the ballast: who comes first
+        ("create", ["checkpoint"]),
+        ("free_bytes", ["space"]),
+    ],
 )
 def test_the_death_of_another_job_turns_health_red_and_takes_no_ack_back(
-    data_dir: str, call: str, job: str
+    data_dir: str, call: str, jobs: list[str]
 ):
     disk = BuggyDisk()
     with strandline.open(data_dir, settings=SETTINGS, disk=disk, clock=QuickClock()) as store:
@@ -117,7 +122,8 @@ def test_the_death_of_another_job_turns_health_red_and_takes_no_ack_back(
 
         wait_until(is_red, "health turns red")
 
-        assert f"the {job}" in " ".join(store.health().reasons)
+        died = " ".join(store.health().reasons)
+        assert any(f"the {job} job died" in died for job in jobs)
         head = topic.append(b"still acked").first_seq
         disk.broken = ""
     with strandline.open(data_dir, settings=SETTINGS) as again:
