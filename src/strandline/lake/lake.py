@@ -164,17 +164,19 @@ class Lake:
         return before in self._zones
 
     def _fetch_ahead(self, topic_id: int, cold: Cold, place: int, number: int) -> None:
+        """Begin with the next zones; of the next file only its first: its index is not here yet."""
         file = self._file(topic_id, cold, place)
-        number += 1
-        if number == len(file.zones):
-            place, number = place + 1, 0
-            if place == len(cold):
-                return
-            file = self._file(topic_id, cold, place)
-        key = (topic_id, cold.contents[place], number)
+        for following in range(number + 1, number + 1 + self.settings.read_threads):
+            if following < len(file.zones):
+                self._begin(file, (topic_id, cold.contents[place], following))
+            elif following == len(file.zones) and place + 1 < len(cold):
+                other = self._file(topic_id, cold, place + 1)
+                self._begin(other, (topic_id, cold.contents[place + 1], 0))
+
+    def _begin(self, file: LakeFileReader, place: _Place) -> None:
         with self._lock:
-            if key in self._zones or key in self._coming or self._closed:
+            if place in self._zones or place in self._coming or self._closed:
                 return
             if len(self._coming) > self.settings.read_threads * 2:
                 self._coming.pop(next(iter(self._coming))).cancel()
-            self._coming[key] = self._threads.submit(file.zone, number)
+            self._coming[place] = self._threads.submit(file.zone, place[2])
