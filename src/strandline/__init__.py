@@ -44,7 +44,7 @@ from strandline.errors import (
     UnknownTopic,
     Unreachable,
 )
-from strandline.record import Appended, Record, Tombstone
+from strandline.record import Appended, Numbered, Record, Tombstone
 from strandline.settings import (
     LakeSettings,
     LimitSettings,
@@ -81,6 +81,7 @@ __all__ = [
     "NotAStore",
     "NotFound",
     "NotInstalled",
+    "Numbered",
     "ObjectSettings",
     "Page",
     "Poisoned",

@@ -35,7 +35,7 @@ class Job:
     def __init__(
         self,
         name: str,
-        run_once: Callable[[], None],
+        run_once: Callable[[], object],
         clock: Clock,
         *,
         interval_s: float,

@@ -35,6 +35,16 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
     deduped: bool = False
 
 
+class Numbered(msgspec.Struct, frozen=True, gc=False):
+    """Given as ``idempotency_key``: a batch that its producer has numbered.
+
+    A topic takes a number once, however much later it comes again, and only in rising order.
+    """
+
+    producer: str
+    number: int
+
+
 class Tombstone(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Records that were lost against the reader's will: never silently skipped.
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
-
-import msgspec
 
 from strandline.backup.backups import BackupInfo, Backups, Place
 from strandline.backup.take import reach_of
@@ -22,7 +21,8 @@ from strandline.env.disk import Disk, Lock, OsDisk
 from strandline.env.object_store import open_objects
 from strandline.env.objects import Objects
 from strandline.errors import Closed, Invalid, StrandlineError
-from strandline.jobs import Job, JobHealth
+from strandline.inbox.inbox import Inbox
+from strandline.jobs import Job
 from strandline.lake.intake import Intake
 from strandline.lake.lake import Lake
 from strandline.lake.sweep import Swept
@@ -31,6 +31,7 @@ from strandline.topic import reopen, system
 from strandline.topic.checkpoint import Checkpointer
 from strandline.topic.ending import end_shard
 from strandline.topic.floors import enforce_all
+from strandline.topic.health import Health, health_of
 from strandline.topic.layout import Layout
 from strandline.topic.pins import Pins
 from strandline.topic.recover import Progress, Recovered, recover, recover_beside_writer
@@ -48,21 +49,19 @@ from strandline.wal.writer import Writer, as_unavailable
 
 SHARDS_MAX = 64
 _TICK_S = 1.0
-
-
-class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """How a store is doing: ``green``, ``yellow`` (look at it) or ``red`` (it does not work)."""
-
-    status: str
-    reasons: list[str]
-    jobs: list[JobHealth]
-    free_bytes: int
-    scrub: ScrubProgress
-    """How far the check of all files is, and what it found."""
+_INBOX_S = 0.1
 
 
 def _silent(what: str, done: int, total: int) -> None:
     del what, done, total
+
+
+@contextmanager
+def _telling(what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise as_unavailable(error, what) from error
 
 
 class Store:
@@ -161,20 +160,15 @@ class Store:
     def checkpoint(self) -> None:
         """Move everything in the log into segments now, and seal what is worth it."""
         self._check_writable()
-        try:
-            with self._checkpointing:
-                self._checkpointer.checkpoint()
-                self._sealer.run_once()
-        except OSError as error:
-            raise as_unavailable(error, "a checkpoint") from error
+        with _telling("a checkpoint"), self._checkpointing:
+            self._checkpointer.checkpoint()
+            self._sealer.run_once()
 
     def relocate(self, progress: Progress = _silent) -> None:
         """Move sealed segments beyond the hot bound into the lake now."""
         self._check_writable()
-        try:
+        with _telling("the lake"):
             self._relocator.run_once(progress)
-        except OSError as error:
-            raise as_unavailable(error, "the lake") from error
 
     def sweep(self, *, orphans: bool = False) -> dict[str, Swept]:
         """Delete from the lake what has been out of use long enough; what was done, by topic.
@@ -182,18 +176,20 @@ class Store:
         With ``orphans`` also look for objects that no manifest names, which takes a listing.
         """
         self._check_writable()
-        try:
+        with _telling("the lake"):
             return self._relocator.sweep(orphans=orphans)
-        except OSError as error:
-            raise as_unavailable(error, "the lake") from error
 
     def scrub(self) -> ScrubProgress:
         """Check every segment and lake file now, mend what can be mended; what was found."""
         self._check_writable()
-        try:
+        with _telling("a check of all files"):
             return self._scrubber.run_all()
-        except OSError as error:
-            raise as_unavailable(error, "a check of all files") from error
+
+    def take_deliveries(self) -> int:
+        """Append what Spark and others have delivered now; how many deliveries were taken."""
+        self._check_writable()
+        with _telling("the inbox"):
+            return self._inbox.run_once()
 
     def backup(self, to: Place, *, progress: Progress = _silent) -> BackupInfo:
         """Back the store up into a folder or object store, while appends go on.
@@ -226,27 +222,11 @@ class Store:
 
     def health(self) -> Health:
         """How the store is doing, at this moment."""
-        reasons = list(self._deaths)
-        reasons += [str(shard.writer.failure) for shard in self._shards if shard.writer.failure]
-        status = "red" if reasons or self._closed else "green"
-        jobs = [job.health() for job in self._jobs]
-        weak = [f"{job.name}: {job.last_error}" for job in jobs if job.failures_in_row]
-        weak += self._found.complaints + [damage.reason for damage in self._found.damage]
-        weak += [
-            f"the lake stands in for {path}: {error}"
-            for path, error in list(self._lake.stand_ins.items())
-        ]
-        free, scrub = 0, ScrubProgress()
-        if not self.readonly:
-            free, scrub = self._space.free, self._scrubber.progress()
-            weak += [str(found) for found in scrub.findings if found.outcome == "fenced"]
-            if self._space.level != "ok":
-                weak.append(f"disk space is {self._space.level}: {free} bytes are free")
-        if weak and status == "green":
-            status = "yellow"
-        return Health(
-            status=status, reasons=reasons + weak, jobs=jobs, free_bytes=free, scrub=scrub
-        )
+        writing = None if self.readonly else (self._space, self._scrubber, self._inbox.complaints)
+        stand_ins = dict(self._lake.stand_ins)
+        failures = [shard.writer.failure for shard in self._shards if shard.writer.failure]
+        deaths = [*self._deaths, *map(str, failures)]
+        return health_of(self._found, stand_ins, self._jobs, deaths, writing, closed=self._closed)
 
     def close(self) -> None:
         """Flush, sync, and release the store. Closing twice is fine."""
@@ -333,6 +313,7 @@ class Store:
             self._clock, found.catalog, found.library, roots, self._checkpointer, segment
         )
         self._wire_lake(pins)
+        self._wire_inbox()
         self._space = SpaceWatch(disk, layout, self._shards, self._settings.space)
         self._space.make_room()
         reopen.quarantine_orphans(disk, layout, roots, found)
@@ -373,6 +354,19 @@ class Store:
             self._settings.scrub,
             store_id=found.store_id,
             changing=self._checkpointing,
+        )
+
+    def _wire_inbox(self) -> None:
+        def topic(name: str, create: bool) -> Topic:  # noqa: FBT001 - handed over as it is
+            return self.topic(name) if create else self.existing_topic(name)
+
+        self._inbox = Inbox(
+            open_objects(self._layout.incoming, disk=self._disk),
+            self._objects,
+            self._clock,
+            store_id=self.id,
+            topic=topic,
+            sync=self.sync,
         )
 
     def _make_roots(self, pins: Pins) -> Roots:
@@ -422,11 +416,12 @@ class Store:
         self._add_job("retention", retain, _TICK_S)
         self._add_job("space", self._space.run_once, _TICK_S)
         self._add_job("scrub", self._scrubber.run_once, _TICK_S)
+        self._add_job("inbox", self._inbox.run_once, _INBOX_S)
 
     def _add_job(
         self,
         name: str,
-        run_once: Callable[[], None],
+        run_once: Callable[[], object],
         interval_s: float,
         kick: threading.Event | None = None,
         syncs: Shard | None = None,

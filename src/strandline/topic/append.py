@@ -20,6 +20,7 @@ import functools
 
 from strandline.errors import Conflict, TooLarge, TopicFull, UnknownTopic
 from strandline.record import Appended
+from strandline.topic import numbered
 from strandline.topic.batch import Batch, Tags
 from strandline.topic.memory import MemoryTail
 from strandline.topic.state import FIRST_CEILING, TopicState
@@ -79,15 +80,31 @@ def place(state: TopicState, shard: Shard, batch: Batch, expected_head: int | No
 def _known(state: TopicState, shard: Shard, key: bytes | None) -> Pending | None:
     if state.dropped:
         raise UnknownTopic(f"topic {state.name!r} was deleted: create it again")
-    if key is None or state.idempotency is None:
+    if key is None:
         return None
-    found = state.idempotency.get(key)
-    if found is None or found[2] < shard.writer.stamp():
+    found = _taken(state, key) if numbered.is_mark(key) else _remembered(state, shard, key)
+    if found is None:
         return None
-    first_seq, last_seq, _ = found
+    first_seq, last_seq = found
     appended = Appended(first_seq, last_seq, state.next_seq - 1, True)
     lsn = shard.writer.end_lsn if last_seq > state.head_seq else 0
     return Pending(appended, shard.committer, lsn)
+
+
+def _remembered(state: TopicState, shard: Shard, key: bytes) -> tuple[int, int] | None:
+    found = None if state.idempotency is None else state.idempotency.get(key)
+    return None if found is None or found[2] < shard.writer.stamp() else found[:2]
+
+
+def _taken(state: TopicState, mark: bytes) -> tuple[int, int] | None:
+    """Seqs of a batch whose number was taken; zeros when newer ones of its producer were, too."""
+    decoded = numbered.decode(mark)
+    assert decoded is not None
+    producer, number = decoded
+    newest = None if state.producers is None else state.producers.get(producer)
+    if newest is None or number > newest[0]:
+        return None
+    return newest[1:3] if number == newest[0] else (0, 0)
 
 
 def _check(state: TopicState, batch: Batch, expected_head: int | None) -> None:

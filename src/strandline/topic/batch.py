@@ -13,7 +13,9 @@ from typing import TypedDict
 import pyarrow as pa
 
 from strandline.errors import Invalid, TooLarge
+from strandline.record import Numbered
 from strandline.settings import LimitSettings
+from strandline.topic import numbered
 from strandline.wal import block
 from strandline.wal.block import Draft
 from strandline.wal.codec import ABSENT
@@ -51,6 +53,9 @@ _BYTES_LIKE = (
     pa.types.is_string_view,
 )
 
+Once = bytes | str | Numbered
+"""What makes a batch known when it comes again: an idempotency key, or a producer's number."""
+
 Tags = str | list[str | None] | None
 Fields = tuple[bytes | None, bytes | None, bytes | None, bytes | None]
 NO_FIELDS: Fields = (None, None, None, None)
@@ -64,7 +69,7 @@ class AppendOptions(TypedDict, total=False):
     node: str | None
     meta: bytes | None
     expected_head: int | None
-    idempotency_key: bytes | str | None
+    idempotency_key: Once | None
 
 
 class Batch:
@@ -129,7 +134,7 @@ def of_one(data: bytes, fields: Fields, tag: str | None, limits: LimitSettings) 
 def of_many(
     data: Sequence[bytes],
     columns: Mapping[str, object],
-    idempotency_key: bytes | str | None,
+    idempotency_key: Once | None,
     limits: LimitSettings,
 ) -> Batch:
     """A batch of records; a column is one value for all, one for each, or None."""
@@ -143,7 +148,7 @@ def of_many(
 
 
 def of_arrow(
-    source: pa.RecordBatch | pa.Table, idempotency_key: bytes | str | None, limits: LimitSettings
+    source: pa.RecordBatch | pa.Table, idempotency_key: Once | None, limits: LimitSettings
 ) -> Batch:
     """A batch of the rows of an Arrow batch or table."""
     if not isinstance(source, (pa.RecordBatch, pa.Table)):
@@ -172,7 +177,7 @@ def of_arrow(
 def _of_draft(
     draft: Draft,
     columns: Mapping[str, object],
-    idempotency_key: bytes | str | None,
+    idempotency_key: Once | None,
     limits: LimitSettings,
 ) -> Batch:
     if not 0 < draft.count <= limits.batch_records_max:
@@ -189,13 +194,8 @@ def _of_draft(
         draft.add(bit, columns.get(name))
         if draft.longest_last > size_max:
             raise TooLarge(f"a {name} of {draft.longest_last} bytes is over {size_max}")
-    text = isinstance(idempotency_key, str)
-    key = _text(idempotency_key, "idempotency key") if text else idempotency_key
+    key = _idempotency_key(idempotency_key)
     if key is not None:
-        if not isinstance(key, bytes):
-            raise Invalid(f"an idempotency key is bytes or text, not {type(key).__name__}")
-        if not 0 < len(key) <= IDEMPOTENCY_KEY_SIZE_MAX:
-            raise TooLarge(f"an idempotency key has 1 to {IDEMPOTENCY_KEY_SIZE_MAX} bytes")
         draft.add_idempotency(key)
     if draft.size > limits.batch_bytes_max:
         raise TooLarge(
@@ -205,6 +205,21 @@ def _of_draft(
     batch = Batch(count=draft.count, payload=draft.payload_size, tags=_tags(columns.get("tag")))
     batch.draft, batch.idempotency_key = draft, key
     return batch
+
+
+def _idempotency_key(given: Once | None) -> bytes | None:
+    if isinstance(given, Numbered):
+        return numbered.encode(given)
+    key = _text(given, "idempotency key") if isinstance(given, str) else given
+    if key is None:
+        return None
+    if not isinstance(key, bytes):
+        raise Invalid(f"an idempotency key is bytes or text, not {type(key).__name__}")
+    if not 0 < len(key) <= IDEMPOTENCY_KEY_SIZE_MAX:
+        raise TooLarge(f"an idempotency key has 1 to {IDEMPOTENCY_KEY_SIZE_MAX} bytes")
+    if numbered.is_mark(key):
+        raise Invalid("this key would look like a producer's number: use strandline.Numbered")
+    return key
 
 
 def _check_records(data: object) -> None:

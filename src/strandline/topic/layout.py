@@ -12,6 +12,7 @@ segments/ID/SEQ-N.seg       segments of one topic
 pins/                       held by whoever copies files, which then stay
 lake/                       older history as Parquet, unless the lake is elsewhere
 spool/                      files on their way into the lake
+incoming/                   batches that others have delivered and the writer has yet to take
 quarantine/                 files that nothing refers to, kept for two checkpoints
 damaged/                    files that a repair took out of use, kept for good
 """
@@ -38,6 +39,7 @@ class Layout:
         self.segments = f"{directory}/segments"
         self.lake = f"{directory}/lake"
         self.spool = f"{directory}/spool"
+        self.incoming = f"{directory}/incoming"
         self.pins = f"{directory}/pins"
         self.quarantine = f"{directory}/quarantine"
         self.damaged = f"{directory}/damaged"

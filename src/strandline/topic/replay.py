@@ -305,6 +305,9 @@ def state_of(entry: TopicEntry) -> TopicState:
     for key, first_seq, last_seq, until in entry.idempotency:
         state.idempotency = state.idempotency or {}
         state.idempotency[key] = (first_seq, last_seq, until)
+    for name, number, first_seq, last_seq, ts in entry.producers:
+        state.producers = state.producers or {}
+        state.producers[name] = (number, first_seq, last_seq, ts)
     return state
 
 

@@ -60,6 +60,8 @@ class TopicEntry(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     gaps: list[GapEntry]
     idempotency: list[tuple[bytes, int, int, int]]
     cold: ColdEntry = ColdEntry()
+    producers: list[tuple[bytes, int, int, int, int]] = []
+    """Name, number, first seq, last seq and time of the newest batch of each producer."""
 
 
 class ShardEntry(msgspec.Struct, frozen=True, array_like=True, kw_only=True):

@@ -223,6 +223,7 @@ def entry_of(state: TopicState, replay_lsns: dict[int, int], news: int) -> Topic
         gaps=[GapEntry(gap.first_seq, gap.last_seq, gap.reason) for gap in state.gaps],
         idempotency=[(key, *found) for key, found in (state.idempotency or {}).items()],
         cold=state.cold.encode() if state.cold is not None else ColdEntry(),
+        producers=[(name, *taken) for name, taken in (state.producers or {}).items()],
     )
 
 

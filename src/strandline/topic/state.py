@@ -34,6 +34,7 @@ from strandline.lake.cold import Cold
 from strandline.lake.lake import Lake
 from strandline.segment.reader import Segment
 from strandline.settings import TopicConfig
+from strandline.topic import numbered
 from strandline.topic.memory import MemoryTail
 from strandline.wal.baton import Baton
 
@@ -146,6 +147,7 @@ class TopicState:
         "next_seq",
         "payload",
         "pending_payload",
+        "producers",
         "runs",
         "shard",
         "tags",
@@ -185,6 +187,7 @@ class TopicState:
         self.memory: MemoryTail | None = None
         self.tags: dict[str, array[int]] | None = None
         self.idempotency: dict[bytes, tuple[int, int, int]] | None = None
+        self.producers: dict[bytes, numbered.Taken] | None = None
         self.waiters: deque[threading.Lock] = deque()
         self.dropped = False
         self.torn = False
@@ -289,7 +292,13 @@ class TopicState:
             waiters.popleft().release()
 
     def remember(self, key: bytes, first_seq: int, last_seq: int, ts: int) -> None:
-        """Remember an idempotency key, and forget those that are over."""
+        """Remember an idempotency key or a producer's number, and forget those that are over."""
+        mark = numbered.decode(key)
+        if mark is not None:
+            if self.producers is None:
+                self.producers = {}
+            numbered.remember(self.producers, mark[0], (mark[1], first_seq, last_seq, ts))
+            return
         if self.idempotency is None:
             self.idempotency = {}
         known = self.idempotency

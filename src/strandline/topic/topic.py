@@ -39,6 +39,7 @@ from strandline.topic.arguments import check_expected_head, check_timeout, check
 from strandline.topic.batch import (
     AppendOptions,
     Batch,
+    Once,
     check_options,
     checked_fields,
     of_arrow,
@@ -179,7 +180,7 @@ class Topic:
         nodes: Sequence[str | None] | None = None,
         metas: Sequence[bytes | None] | None = None,
         expected_head: int | None = None,
-        idempotency_key: bytes | str | None = None,
+        idempotency_key: Once | None = None,
     ) -> Appended:
         """Append records as one batch: all of them become durable, or none."""
         check_expected_head(expected_head)
@@ -192,12 +193,21 @@ class Topic:
         batch: pa.RecordBatch | pa.Table,
         *,
         expected_head: int | None = None,
-        idempotency_key: bytes | str | None = None,
+        idempotency_key: Once | None = None,
     ) -> Appended:
         """Append the rows of an Arrow batch: column data, and if present key, tag, node, meta."""
         check_expected_head(expected_head)
         made = of_arrow(batch, idempotency_key, self._limits)
         return self._place(made, expected_head).wait()
+
+    def check_arrow(self, batch: pa.RecordBatch | pa.Table) -> None:
+        """Raise what ``append_arrow`` would say about these rows; nothing is appended."""
+        of_arrow(batch, None, self._limits)
+
+    def taken(self, producer: str) -> int | None:
+        """The highest number that a producer has had taken here, None when it had none."""
+        newest = (self._state.producers or {}).get(producer.encode())
+        return None if newest is None else newest[0]
 
     def append_soon(
         self, data: bytes | Sequence[bytes], **options: Unpack[AppendOptions]

@@ -1,0 +1,159 @@
+"""A delivery: staged files that are to be appended to one topic, as one numbered batch. Pure.
+
+A store has one writer, and a Spark task is not it. So tasks write their rows to files in the
+lake's object store (``staging.py``), which nobody sees, and then one small object is created in the
+folder ``incoming`` of the store: the delivery. That is the moment of the commit. Whoever has the
+store open for writing appends what is delivered (``inbox.py``), exactly once.
+
+    <store>/incoming/pending/<producer, hash>-<number, 20 digits>.json     delivered
+    <store>/incoming/refused/<the same name>                               could not be appended
+    <lake>/incoming/<producer, hash>-<number>-<attempt>-<part>.arrow       staged rows
+
+Of two attempts to deliver one number the first wins; the name is given once. When it has been taken
+the name is free again, but its number is not: the topic remembers it (``topic/numbered.py``).
+
+A batch is appended as several blocks of the log when it is large. A block is a chunk of a staged
+file, numbered ``number << CHUNK_BITS | place``, so that whoever goes on after a crash knows which
+of them are there.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from xxhash import xxh3_64_hexdigest
+
+from strandline.errors import Corrupt, Invalid, NewerFormat, StrandlineError
+from strandline.record import Numbered
+
+FORMAT = 1
+CHUNK_BITS = 24
+NUMBER_MAX = 2 ** (62 - CHUNK_BITS)
+PENDING = "pending"
+REFUSED = "refused"
+STAGED = "incoming"
+
+
+class Staged(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of rows: an Arrow stream in the lake's object store."""
+
+    key: str
+    rows: int
+    chunks: int
+    """Record batches in it, each of which becomes a block of the log."""
+    size: int
+    checksum: str
+    """xxh3-128 of its bytes, in hex."""
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The content of a delivery: one line of JSON."""
+
+    format: int = FORMAT
+    store_id: str
+    topic: str
+    create: bool = False
+    """Whether a topic that does not exist is made."""
+    producer: str
+    number: int
+    attempt: str
+    """A random id: no two attempts have the same content."""
+    made_us: int
+    files: tuple[Staged, ...]
+    checksum: str = ""
+    """xxh3-64 of the line in which this is empty."""
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+    def name(self) -> str:
+        return name_of(self.producer, self.number)
+
+    def chunk(self, place: int) -> Numbered:
+        """What a block of the log is numbered with."""
+        return Numbered(self.producer, self.number << CHUNK_BITS | place)
+
+    def is_taken(self, newest: int | None) -> bool:
+        """Whether a topic whose newest number of this producer is known has all of it."""
+        chunks = sum(file.chunks for file in self.files)
+        return newest is not None and newest >= (self.number << CHUNK_BITS) + chunks - 1
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a delivery was not appended."""
+
+    delivery: str
+    """Its name."""
+    topic: str
+    error: str
+    """The code of the error."""
+    reason: str
+    at_us: int
+
+
+def name_of(producer: str, number: int) -> str:
+    return f"{_hash(producer)}-{number:020d}.json"
+
+
+def staged_key(producer: str, number: int, attempt: str, part: int) -> str:
+    """Where a task puts its rows. The attempt is random, so the name is nobody else's."""
+    return f"{STAGED}/{_hash(producer)}-{number:020d}-{attempt}-{part:05d}.arrow"
+
+
+def check_number(number: int) -> None:
+    if not 0 <= number < NUMBER_MAX:
+        raise Invalid(f"the number of a delivery is 0 to {NUMBER_MAX - 1}, not {number}")
+
+
+def encode(delivery: Delivery) -> bytes:
+    return msgspec.json.encode(msgspec.structs.replace(delivery, checksum=_checksum(delivery)))
+
+
+def decode(data: bytes, path: str) -> Delivery:
+    """The delivery, or an error that says what is wrong with it."""
+    try:
+        delivery = msgspec.json.decode(data, type=Delivery)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        if _newer(data):
+            raise NewerFormat(f"{path} was delivered by a newer Strandline: upgrade") from error
+        raise Corrupt(f"a delivery cannot be read ({error})", path=path) from error
+    if delivery.checksum != _checksum(delivery) or msgspec.json.encode(delivery) != data:
+        raise Corrupt("a delivery fails its checksum", path=path)
+    if delivery.format > FORMAT:
+        raise NewerFormat(f"{path} was delivered by a newer Strandline: upgrade")
+    return delivery
+
+
+def refusal(name: str, topic: str, error: StrandlineError, at_us: int) -> bytes:
+    told = Refusal(delivery=name, topic=topic, error=error.code, reason=str(error), at_us=at_us)
+    return msgspec.json.encode(told)
+
+
+def decode_refusal(data: bytes, path: str) -> Refusal:
+    try:
+        return msgspec.json.decode(data, type=Refusal)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Corrupt(f"a refusal cannot be read ({error})", path=path) from error
+
+
+class _Version(msgspec.Struct):
+    format: int
+
+
+def _newer(data: bytes) -> bool:
+    try:
+        return msgspec.json.decode(data, type=_Version).format > FORMAT
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+
+
+def _hash(producer: str) -> str:
+    return xxh3_64_hexdigest(producer.encode())
+
+
+def _checksum(delivery: Delivery) -> str:
+    return xxh3_64_hexdigest(msgspec.json.encode(msgspec.structs.replace(delivery, checksum="")))

@@ -1,0 +1,149 @@
+"""Rows on their way into a topic, as files that nobody sees yet: an Arrow stream each.
+
+Rows have the columns of ``append_arrow``: data, and if present key, tag, node, meta. They are cut
+into chunks of a size that every store takes at once, because a chunk becomes a block of the log,
+all of it or nothing. A file streams out while rows come in: a task needs memory for a chunk.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+from xxhash import xxh3_128
+
+from strandline.env.objects import Objects
+from strandline.errors import Corrupt, Invalid, NotFound, TooLarge
+from strandline.inbox.delivery import CHUNK_BITS, Staged
+
+COLUMNS = pa.schema(
+    [
+        pa.field("key", pa.binary()),
+        pa.field("tag", pa.string()),
+        pa.field("node", pa.string()),
+        pa.field("meta", pa.binary()),
+        pa.field("data", pa.binary(), nullable=False),
+    ]
+)
+"""What may be staged; only ``data`` must be there."""
+
+CHUNK_ROWS = 50_000
+CHUNK_BYTES = 16 * 1024 * 1024
+_WRITING = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+def stage(objects: Objects, key: str, rows: Iterable[pa.RecordBatch]) -> Staged | None:
+    """Write rows to a new file; None, and no file, when there are none."""
+    chunks = chunked(rows)
+    first = next(chunks, None)
+    if first is None:
+        return None
+    writing = _Stream(first, chunks)
+    objects.put_stream(key, writing.parts())
+    return Staged(
+        key=key,
+        rows=writing.rows,
+        chunks=writing.chunks,
+        size=writing.size,
+        checksum=writing.hash.hexdigest(),
+    )
+
+
+def read_chunks(objects: Objects, file: Staged) -> Iterator[pa.RecordBatch]:
+    """The chunks of a staged file, after a check of all its bytes."""
+    path = f"{objects.name}/{file.key}"
+    try:
+        data = objects.get(file.key)
+    except NotFound:
+        raise Corrupt("a staged file is gone that was delivered", path=path) from None
+    if len(data) != file.size or xxh3_128(data).hexdigest() != file.checksum:
+        raise Corrupt("a staged file has other bytes than were delivered", path=path)
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(data)) as stream:
+            yield from stream
+    except pa.ArrowInvalid as error:
+        raise Corrupt(f"a staged file is no Arrow stream ({error})", path=path) from error
+
+
+def chunked(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in chunks: neither tiny nor too large for an append."""
+    waiting: list[pa.RecordBatch] = []
+    count, size = 0, 0
+    for batch in rows:
+        for piece in _cut(batch):
+            nbytes = piece.get_total_buffer_size() if piece is batch else piece.nbytes
+            if count and (count + len(piece) > CHUNK_ROWS or size + nbytes > CHUNK_BYTES):
+                yield _joined(waiting)
+                waiting, count, size = [], 0, 0
+            waiting.append(piece)
+            count, size = count + len(piece), size + nbytes
+    if count:
+        yield _joined(waiting)
+
+
+def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Pieces that are not too large; a row alone may be, and is then refused when appended."""
+    if not len(batch):
+        return
+    if len(batch) > 1 and (len(batch) > CHUNK_ROWS or batch.nbytes > CHUNK_BYTES):
+        middle = len(batch) // 2
+        yield from _cut(batch.slice(0, middle))
+        yield from _cut(batch.slice(middle))
+        return
+    yield batch
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+class _Stream:
+    """An Arrow stream that is taken away piece by piece. Owned by one thread."""
+
+    def __init__(self, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> None:
+        self._first = first
+        self._rest = rest
+        self.rows = 0
+        self.chunks = 0
+        self.size = 0
+        self.hash = xxh3_128()
+
+    def parts(self) -> Iterator[bytes]:
+        schema = self._first.schema
+        sink = _Drain()
+        with pa.ipc.new_stream(pa.PythonFile(sink, "w"), schema, options=_WRITING) as writer:
+            for chunk in itertools.chain([self._first], self._rest):
+                if not chunk.schema.equals(schema):
+                    raise Invalid(f"rows of one file have one schema: {schema}, {chunk.schema}")
+                if self.chunks >= 1 << CHUNK_BITS:
+                    raise TooLarge("too many rows for one delivery: write them in several")
+                writer.write_batch(chunk)
+                self.rows += len(chunk)
+                self.chunks += 1
+                yield self._note(sink.taken())
+        yield self._note(sink.taken())
+
+    def _note(self, part: bytes) -> bytes:
+        self.size += len(part)
+        self.hash.update(part)
+        return part
+
+
+class _Drain:
+    """A file that is written to, and emptied."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes | memoryview) -> int:
+        self._parts.append(bytes(data))
+        return len(data)
+
+    def flush(self) -> None: ...
+
+    def taken(self) -> bytes:
+        parts, self._parts = self._parts, []
+        return b"".join(parts)
