@@ -55,8 +55,9 @@ from strandline.settings import (
     TopicConfig,
     WalSettings,
 )
-from strandline.store import Health, Store
+from strandline.store import Store
 from strandline.store import Store as open  # noqa: A004, N813 - strandline.open reads well
+from strandline.topic.health import Health
 from strandline.topic.page import Page
 from strandline.topic.topic import Topic, TopicStatistics
 

@@ -189,7 +189,9 @@ class Store:
         """Append what Spark and others have delivered now; how many deliveries were taken."""
         self._check_writable()
         with _telling("the inbox"):
-            return self._inbox.run_once()
+            taken = self._inbox.run_once()
+            self._checkpoint_if_due()
+            return taken
 
     def backup(self, to: Place, *, progress: Progress = _silent) -> BackupInfo:
         """Back the store up into a folder or object store, while appends go on.

@@ -10,6 +10,7 @@ tasks.py        one task on an executor: Arrow batches
 source.py       spark.read.format("strandline"), and readStream
 readers.py      batch
 streams.py      offsets, admission, loss
+writers.py      rows into a topic, exactly once
 tables.py       Spark's own Parquet reader over lake files, and the records that are not there
 failures.py     a short error in place of a long trace
 """

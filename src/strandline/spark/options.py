@@ -1,6 +1,6 @@
-"""What a read may be told: ``spark.read.format("strandline").option(…)``. Checked here, once.
+"""What a read or write may be told: ``.format("strandline").option(…)``. Checked here, once.
 
-| option | |
+| option of a read | |
 |---|---|
 | `store`, or the path given to `load` | folder of the store |
 | `topic` | a name, names with commas between them, or patterns with `*` |
@@ -11,6 +11,13 @@
 | `maxRecordsPerTrigger` | stream: records of one batch at most |
 | `onLoss` | stream: `fail` or `report` |
 | `pinned` | what ``table`` tells its own hot part |
+
+| option of a write | |
+|---|---|
+| `store` or path, `topic`, `lake` | as above; one topic |
+| `createTopic` | `true` makes a topic that does not exist |
+| `writeId` | batch: a name of this write, by which it is known when it is repeated |
+| `patience` | seconds to wait until the store's writer has taken the rows |
 """
 
 from __future__ import annotations
@@ -22,6 +29,8 @@ from datetime import datetime
 import msgspec
 
 from strandline.errors import Invalid
+from strandline.pipelines.deliver import PATIENCE_S
+from strandline.record import check_topic_name
 from strandline.spark import columns
 from strandline.spark.conditions import Condition, microseconds
 from strandline.spark.positions import Offsets, is_pattern
@@ -33,6 +42,13 @@ _NAMES = {
         *("maxRecordsPerTrigger", "onLoss", "pinned"),
     )
 }
+
+_WRITING = {
+    name.lower(): name
+    for name in ("store", "path", "topic", "lake", "createTopic", "writeId", "patience")
+}
+_SPARKS = frozenset({"checkpointlocation", "queryname", "outputmode"})
+"""Options of a stream that are Spark's own, and that it tells the sink too."""
 
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,19 +84,44 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
         return Offsets.decode(self.as_of) if self.as_of.startswith("{") else None
 
 
+class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """One write, as it was asked for."""
+
+    store: str
+    topic: str
+    lake: str = ""
+    create: bool = False
+    write_id: str = ""
+    patience_s: float = PATIENCE_S
+
+
+def parse_write(given: Mapping[str, str]) -> WriteOptions:
+    """The options of a write, or ``Invalid`` that names the bad one."""
+    told = _told({name: given[name] for name in given if name.lower() not in _SPARKS}, _WRITING)
+    store = _store(told, 'save("/folder")')
+    topic = told.get("topic", "")
+    if not topic or "," in topic or is_pattern(topic):
+        raise Invalid('name one topic to write to: .option("topic", "orders")')
+    create = told.get("createTopic", "false").lower()
+    if create not in ("true", "false"):
+        raise Invalid(f"createTopic is true or false, not {create!r}")
+    patience = told.get("patience", str(PATIENCE_S))
+    if not patience.replace(".", "", 1).isdecimal():
+        raise Invalid(f"patience is a number of seconds, not {patience!r}")
+    return WriteOptions(
+        store=store,
+        topic=check_topic_name(topic),
+        lake=told.get("lake", ""),
+        create=create == "true",
+        write_id=told.get("writeId", ""),
+        patience_s=float(patience),
+    )
+
+
 def parse(given: Mapping[str, str]) -> ReadOptions:
     """The options of a read, or ``Invalid`` that names the bad one."""
-    told = {}
-    for name, value in given.items():
-        if name.lower() not in _NAMES:
-            raise Invalid(f"unknown option {name!r}: known are {', '.join(_NAMES.values())}")
-        told[_NAMES[name.lower()]] = str(value).strip()
-    store = told.get("store") or told.get("path", "")
-    if not store:
-        raise Invalid('name the store: .option("store", "/folder"), or load("/folder")')
-    store = store.removeprefix("file://")
-    if not os.path.isabs(store):
-        raise Invalid(f"name the store by its whole path, not {store!r}: workers run elsewhere")
+    told = _told(given, _NAMES)
+    store = _store(told, 'load("/folder")')
     topics = tuple(part.strip() for part in told.get("topic", "").split(",") if part.strip())
     if not topics:
         raise Invalid('name the topic: .option("topic", "orders"), "a,b" or "eu-*" for several')
@@ -90,7 +131,7 @@ def parse(given: Mapping[str, str]) -> ReadOptions:
         raise Invalid(f"onLoss is fail or report, not {on_loss!r}")
     wanted = [part.strip() for part in told["columns"].split(",")] if "columns" in told else None
     options = ReadOptions(
-        store=os.path.normpath(store),
+        store=store,
         topics=topics,
         many=many,
         lake=told.get("lake", ""),
@@ -106,6 +147,25 @@ def parse(given: Mapping[str, str]) -> ReadOptions:
         options.conditions()
         options.offsets()
     return options
+
+
+def _told(given: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
+    told = {}
+    for name, value in given.items():
+        if name.lower() not in known:
+            raise Invalid(f"unknown option {name!r}: known are {', '.join(known.values())}")
+        told[known[name.lower()]] = str(value).strip()
+    return told
+
+
+def _store(told: Mapping[str, str], other_way: str) -> str:
+    store = told.get("store") or told.get("path", "")
+    if not store:
+        raise Invalid(f'name the store: .option("store", "/folder"), or {other_way}')
+    store = store.removeprefix("file://")
+    if not os.path.isabs(store):
+        raise Invalid(f"name the store by its whole path, not {store!r}: workers run elsewhere")
+    return os.path.normpath(store)
 
 
 def time_of(text: str) -> int:

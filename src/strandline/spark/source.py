@@ -1,7 +1,7 @@
 """The data source ``strandline`` of Spark: batch and stream.
 
 Spark asks it in Python processes of its own, on the driver to plan and on executors to read, so all
-that it holds is options. Writing will join it here.
+that it holds is options.
 """
 
 from __future__ import annotations
@@ -9,20 +9,27 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 
 import msgspec
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from strandline.errors import Invalid
 from strandline.spark import columns
 from strandline.spark.failures import told_briefly
-from strandline.spark.options import ReadOptions, parse
+from strandline.spark.options import ReadOptions, WriteOptions, parse, parse_write
 from strandline.spark.positions import Position
 from strandline.spark.readers import BatchReader
 from strandline.spark.streams import StreamReader
+from strandline.spark.writers import BatchWriter, StreamWriter, check_columns, check_topic
 
 
 class StrandlineSource(DataSource):
-    """``spark.read.format("strandline")`` and ``spark.readStream.format("strandline")``."""
+    """``format("strandline")`` of ``read``, ``readStream``, ``write`` and ``writeStream``."""
 
     @classmethod
     def name(cls) -> str:
@@ -44,6 +51,33 @@ class StrandlineSource(DataSource):
         del schema
         with told_briefly():
             return StreamReader(self._read_options())
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
+        with told_briefly():
+            options = self._write_options(schema)
+            if overwrite:
+                raise Invalid('a log is appended to, not overwritten: use .mode("append")')
+            return BatchWriter(options)
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: FBT001
+    ) -> DataSourceStreamWriter:
+        with told_briefly():
+            options = self._write_options(schema)
+            if options.write_id:
+                raise Invalid("writeId is for batch writes: a stream is known by its checkpoint")
+            if overwrite:
+                raise Invalid('a log is appended to: use .outputMode("append")')
+            return StreamWriter(options)
+
+    def _write_options(self, schema: StructType) -> WriteOptions:
+        options = parse_write(dict(self.options))
+        check_columns(schema)
+        if not options.create:
+            check_topic(options.store, options.lake, options.topic)
+        return options
 
     def _read_options(self) -> ReadOptions:
         return parse(dict(self.options))

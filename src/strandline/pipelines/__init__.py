@@ -1,0 +1,1 @@
+"""Work over a whole store, larger than one append."""

@@ -1,0 +1,146 @@
+"""Delivers staged rows to a store, and waits until they are in the topic.
+
+A store has one writer. When a process has the store open, its inbox job takes the delivery; when
+none has, we open the store for a moment and take it ourselves. Either way it is appended once, and
+a delivery that was made before is recognised, taken or not.
+
+After ``Unavailable`` the delivery is safe: it is appended as soon as somebody opens the store for
+writing, and delivering it again does no harm.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from strandline import errors
+from strandline.env.clock import Clock, SystemClock
+from strandline.env.disk import OsDisk
+from strandline.env.object_store import open_objects
+from strandline.env.objects import Objects
+from strandline.errors import (
+    AlreadyThere,
+    Corrupt,
+    Invalid,
+    Locked,
+    NotFound,
+    StrandlineError,
+    Unavailable,
+)
+from strandline.inbox import delivery as letters
+from strandline.inbox.delivery import PENDING, REFUSED, Delivery, Refusal, Staged
+from strandline.settings import LakeSettings, Settings
+from strandline.store import Store
+from strandline.topic import system
+from strandline.topic.layout import Layout
+
+PATIENCE_S = 60.0
+_LOOK_S = 0.02
+
+
+def deliver(
+    store: str,
+    topic: str,
+    files: Sequence[Staged],
+    *,
+    producer: str,
+    number: int,
+    attempt: str,
+    lake: str = "",
+    create: bool = False,
+    patience_s: float = PATIENCE_S,
+    clock: Clock | None = None,
+) -> None:
+    """Append staged files to a topic as one numbered batch, unless its number was taken before.
+
+    ``attempt`` is random. Files of an attempt that came too late are removed.
+    """
+    clock = clock or SystemClock()
+    letters.check_number(number)
+    made = Delivery(
+        store_id=system.read(OsDisk(), store).hex(),
+        topic=topic,
+        create=create,
+        producer=producer,
+        number=number,
+        attempt=attempt,
+        made_us=clock.now_us(),
+        files=tuple(files),
+    )
+    folder = open_objects(Layout(store).incoming)
+    try:
+        folder.delete([f"{REFUSED}/{made.name()}"])
+        try:
+            folder.create(f"{PENDING}/{made.name()}", letters.encode(made), writer=attempt)
+        except AlreadyThere:  # an earlier attempt was delivered and not taken yet
+            open_objects(lake_of(store, lake)).delete([file.key for file in files])
+        _await_taken(store, lake, folder, made, patience_s, clock)
+    finally:
+        folder.close()
+
+
+def discard(
+    store: str, files: Sequence[Staged], *, producer: str, number: int, lake: str = ""
+) -> None:
+    """Remove staged files, unless they are delivered: then they are the writer's."""
+    folder = open_objects(Layout(store).incoming)
+    key = f"{PENDING}/{letters.name_of(producer, number)}"
+    try:
+        delivered = letters.decode(folder.get(key), key).files
+    except NotFound:
+        delivered = ()
+    keys = {file.key for file in files} - {file.key for file in delivered}
+    open_objects(lake_of(store, lake)).delete(sorted(keys))
+
+
+def lake_of(store: str, lake: str = "") -> str:
+    """Where rows for a store are staged."""
+    return lake or Layout(store).lake
+
+
+def _await_taken(
+    store: str, lake: str, folder: Objects, made: Delivery, patience_s: float, clock: Clock
+) -> None:
+    deadline = clock.monotonic() + patience_s
+    why = "no process that has it open takes deliveries"
+    while _is_there(folder, f"{PENDING}/{made.name()}"):
+        try:
+            _take(store, lake)
+            continue
+        except Locked:
+            pass  # its writer takes it
+        except (OSError, Unavailable, errors.Conflict) as error:
+            why = str(error)
+        if clock.monotonic() > deadline:
+            raise Unavailable(
+                f"{made.rows} rows for topic {made.topic!r} of {store} are delivered and safe, but "
+                f"not appended yet ({why}): open the store for writing, and they will be"
+            )
+        clock.wait(threading.Event(), _LOOK_S)
+    refused = f"{REFUSED}/{made.name()}"
+    if _is_there(folder, refused):
+        raise _as_error(letters.decode_refusal(folder.get(refused), refused))
+
+
+def _take(store: str, lake: str) -> None:
+    with Store(store, settings=Settings(lake=LakeSettings(url=lake)), start_jobs=False) as opened:
+        opened.take_deliveries()
+
+
+def _is_there(folder: Objects, key: str) -> bool:
+    try:
+        folder.head(key)
+    except NotFound:
+        return False
+    return True
+
+
+def _as_error(refused: Refusal) -> StrandlineError:
+    """The error for which the writer refused a delivery."""
+    for kind in vars(errors).values():
+        if isinstance(kind, type) and issubclass(kind, Invalid) and kind.code == refused.error:
+            return kind(refused.reason)
+    if refused.error == Corrupt.code:
+        reason, _, where = refused.reason.partition(" in ")
+        return Corrupt(reason, path=where.partition(" at byte ")[0])
+    return Invalid(refused.reason)
