@@ -1,8 +1,8 @@
-"""The chapter of Spark: a stream over the live topic, added up by the second, drawn; and compaction.
+"""The chapter of Spark: a stream over the live topic, added up and drawn; and compaction.
 
 One thread sells things. Spark follows the topic, adds up the sales of each second, and at the end
-the sums are compared with what was sold. Meanwhile history moves into the lake in small files, which
-are then merged into one.
+the sums are compared with what was sold. Meanwhile history moves into the lake in small files,
+which are then merged into one.
 """
 
 from __future__ import annotations
@@ -160,15 +160,13 @@ def _write_back(
 
 def _draw(stage: Stage, sums: list[tuple[str, str, int, int]], picture: str) -> None:
     try:
-        import matplotlib  # noqa: PLC0415
-
-        matplotlib.use("Agg")
-        from matplotlib import pyplot  # noqa: PLC0415
+        from matplotlib.figure import Figure  # noqa: PLC0415
     except ImportError:
         stage.say("matplotlib is not installed: no picture")
         return
     seconds = sorted({second for second, *_ in sums})
-    figure, axes = pyplot.subplots(figsize=(8, 4), layout="constrained")
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    axes = figure.subplots()
     for name in _ITEMS:
         found = {second: cents / 100 for second, item, _, cents in sums if item == name}
         axes.plot(seconds, [found.get(second, 0.0) for second in seconds], marker="o", label=name)
@@ -176,5 +174,4 @@ def _draw(stage: Stage, sums: list[tuple[str, str, int, int]], picture: str) -> 
     axes.tick_params(axis="x", rotation=45)
     axes.legend()
     figure.savefig(picture, dpi=120)
-    pyplot.close(figure)
     stage.say(f"drawn: {picture}")
