@@ -1,4 +1,4 @@
-"""Plays the demo: append, kill, recover, follow, keep, move, add up, measure. Fails when a check does.
+"""Plays the demo: append, kill, recover, follow, keep, move, add up. Fails when a check does.
 
     python -m strandline.demo [--quick] [--store PATH] [--picture PATH]
 
