@@ -19,6 +19,7 @@ from strandline.store import Store
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
+from tests.unit.store.world import payloads
 
 PATH = "/data"
 ATTEMPT = "0123456789abcdef"
@@ -98,7 +99,7 @@ class Post:
         """Deliver; the name of the delivery."""
         key = f"{PENDING}/{name or letter.name()}"
         with contextlib.closing(self.folder) as folder:
-            folder.create(key, letters.encode(letter), writer=ATTEMPT)
+            folder.create(key, letters.encode(letter), writer=letter.attempt)
         return key.rpartition("/")[2]
 
     def deliver(self, *batches: pa.RecordBatch, number: int = 1, **changes: object) -> str:
@@ -113,7 +114,7 @@ class Post:
     def data(self, topic: str = "t") -> list[bytes]:
         if topic not in self.store.topics():
             return []
-        return [bytes(record.data) for record in self.store.topic(topic).read(0, 10_000).records]
+        return payloads(self.store.topic(topic))
 
     def pending(self) -> list[str]:
         return names_in(self.folder, PENDING)
