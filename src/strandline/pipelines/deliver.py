@@ -26,6 +26,7 @@ from strandline.errors import (
     NotFound,
     StrandlineError,
     Unavailable,
+    Unreachable,
 )
 from strandline.inbox import delivery as letters
 from strandline.inbox.delivery import PENDING, REFUSED, Delivery, Refusal, Staged
@@ -73,7 +74,8 @@ def deliver(
         folder.delete([f"{REFUSED}/{made.name()}"])
         try:
             folder.create(f"{PENDING}/{made.name()}", letters.encode(made), writer=attempt)
-        except AlreadyThere:  # an earlier attempt was delivered and not taken yet
+        except (AlreadyThere, Unreachable):
+            # An earlier attempt is delivered and not taken yet, or was taken in this very moment.
             discard(store, topic, files, producer=producer, number=number, lake=lake)
         _await_taken(store, lake, folder, made, patience_s, clock)
     finally:
