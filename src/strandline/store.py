@@ -471,6 +471,7 @@ class Store:
                 shard.writer.close()
             for job in syncing:
                 job.stop()
+            self._inbox.close()
 
     def _handle(self, state: TopicState) -> Topic:
         shard = None if self.readonly else self._found.catalog.shard_of(state)

@@ -1,7 +1,8 @@
 """Promise: whatever is done to a topic, in any order, it answers as the plain model does.
 
-D10, B3, T1, T2 and rules 1 to 9 of the topic: appends in every form, deletes, retention, a clock
-that jumps, checkpoints with sealing and merging, restarts clean and by SIGKILL.
+D10, B3, T1, T2 and rules 1 to 9 of the topic: appends in every form, with keys and numbers,
+deletes, retention, a clock that jumps, checkpoints with sealing and merging, restarts clean and by
+SIGKILL.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ class TopicMachine(RuleBasedStateMachine):
     @rule(
         batch=strategies.batches(),
         form=st.sampled_from(FORMS),
-        key=st.none() | strategies.idempotency_keys(),
+        key=st.none() | strategies.idempotency_keys() | strategies.numbers(),
         behind=st.sampled_from((None, None, None, 0, 1)),
     )
     def append_batch(self, batch, form, key, behind):

@@ -5,16 +5,17 @@ lake's object store (``staging.py``), which nobody sees, and then one small obje
 folder ``incoming`` of the store: the delivery. That is the moment of the commit. Whoever has the
 store open for writing appends what is delivered (``inbox.py``), exactly once.
 
-    <store>/incoming/pending/<producer, hash>-<number, 20 digits>.json     delivered
-    <store>/incoming/refused/<the same name>                               could not be appended
-    <lake>/incoming/<producer, hash>-<number>-<attempt>-<part>.arrow       staged rows
+    <store>/incoming/pending/<topic and producer, hash>-<number, 20 digits>.json    delivered
+    <store>/incoming/refused/<the same name>                            could not be appended
+    <lake>/incoming/<producer, hash>-<number>-<attempt>-<part>.arrow    staged rows
 
 Of two attempts to deliver one number the first wins; the name is given once. When it has been taken
 the name is free again, but its number is not: the topic remembers it (``topic/numbered.py``).
 
 A batch is appended as several blocks of the log when it is large. A block is a chunk of a staged
 file, numbered ``number << CHUNK_BITS | place``, so that whoever goes on after a crash knows which
-of them are there.
+of them are there. The last chunk has the highest place that there is: a topic that has it has all,
+however another attempt of the same number was cut into chunks.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ from __future__ import annotations
 import msgspec
 from xxhash import xxh3_64_hexdigest
 
-from strandline.errors import Corrupt, Invalid, NewerFormat, StrandlineError
+from strandline.errors import Corrupt, Invalid, NewerFormat, StrandlineError, TooLarge
 from strandline.record import Numbered
+from strandline.topic import numbered
 
 FORMAT = 1
 CHUNK_BITS = 24
 NUMBER_MAX = 2 ** (62 - CHUNK_BITS)
+_LAST_PLACE = 2**CHUNK_BITS - 1
 PENDING = "pending"
 REFUSED = "refused"
 STAGED = "incoming"
@@ -70,17 +73,22 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def size(self) -> int:
         return sum(file.size for file in self.files)
 
+    @property
+    def chunks(self) -> int:
+        return sum(file.chunks for file in self.files)
+
     def name(self) -> str:
-        return name_of(self.producer, self.number)
+        return name_of(self.topic, self.producer, self.number)
 
     def chunk(self, place: int) -> Numbered:
         """What a block of the log is numbered with."""
+        if place == self.chunks - 1:
+            place = _LAST_PLACE
         return Numbered(self.producer, self.number << CHUNK_BITS | place)
 
     def is_taken(self, newest: int | None) -> bool:
         """Whether a topic whose newest number of this producer is known has all of it."""
-        chunks = sum(file.chunks for file in self.files)
-        return newest is not None and newest >= (self.number << CHUNK_BITS) + chunks - 1
+        return newest is not None and newest >= self.number << CHUNK_BITS | _LAST_PLACE
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,8 +103,8 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     at_us: int
 
 
-def name_of(producer: str, number: int) -> str:
-    return f"{_hash(producer)}-{number:020d}.json"
+def name_of(topic: str, producer: str, number: int) -> str:
+    return f"{_hash(f'{topic} {producer}')}-{number:020d}.json"
 
 
 def staged_key(producer: str, number: int, attempt: str, part: int) -> str:
@@ -104,9 +112,13 @@ def staged_key(producer: str, number: int, attempt: str, part: int) -> str:
     return f"{STAGED}/{_hash(producer)}-{number:020d}-{attempt}-{part:05d}.arrow"
 
 
-def check_number(number: int) -> None:
-    if not 0 <= number < NUMBER_MAX:
-        raise Invalid(f"the number of a delivery is 0 to {NUMBER_MAX - 1}, not {number}")
+def check(delivery: Delivery) -> None:
+    """Raise when no topic could take a delivery, whatever its rows are."""
+    if not 0 <= delivery.number < NUMBER_MAX:
+        raise Invalid(f"the number of a delivery is 0 to {NUMBER_MAX - 1}, not {delivery.number}")
+    if delivery.chunks > _LAST_PLACE:
+        raise TooLarge(f"a delivery of {delivery.chunks} chunks: write it as several")
+    numbered.encode(delivery.chunk(0))
 
 
 def encode(delivery: Delivery) -> bytes:

@@ -10,8 +10,9 @@ A crash anywhere repeats the delivery, and the topic refuses the numbers that it
 is appended, and its files are kept for a while. What may pass (a full topic or disk, an object
 store that does not answer) leaves the delivery where it is; the others are not held up.
 
-Deliveries of one producer are taken in the order of their numbers. A producer delivers the next
-only when the last is there: a number that comes late is taken for one that has been taken.
+Deliveries of one producer are taken in the order of their numbers, and wait for one another. A
+producer delivers the next only when the last is there: a number that comes late is taken for one
+that has been taken.
 """
 
 from __future__ import annotations
@@ -68,28 +69,36 @@ class Inbox:
 
     def run_once(self) -> int:
         """Append everything that is delivered; how many deliveries were taken."""
-        taken, failures = 0, []
+        taken, failures = 0, dict[str, Exception]()
         with self._turn:
             for key in self._pending():
+                series = key.rpartition("-")[0]
+                if series in failures:
+                    continue
                 try:
                     taken += self._take(key)
                 except (OSError, StrandlineError) as error:
-                    failures.append(error)
+                    failures[series] = error
             if self._clock.monotonic() - self._looked > _LOOK_S:
                 self._looked = self._clock.monotonic()
                 self._remove_leftovers()
         if failures:
-            raise failures[0]
+            raise next(iter(failures.values()))
         return taken
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        self._folder.close()
 
     def complaints(self) -> list[str]:
         """What was refused and is still lying there."""
-        if self._refused is None:
+        refused = self._refused
+        if refused is None:
             try:
-                self._refused = dict(_refusals(self._folder))
+                self._refused = refused = dict(_refusals(self._folder))
             except StrandlineError as error:
                 return [f"the inbox cannot be read: {error}"]
-        return list(self._refused.values())
+        return list(refused.values())
 
     def _pending(self) -> list[str]:
         try:
@@ -117,6 +126,9 @@ class Inbox:
         except (Corrupt, Invalid, Conflict) as error:
             self._refuse(key, name, topic_name, error)
             return 0
+        # The delivery is forgotten next: no power loss may take back what was appended, be it now
+        # or in an earlier turn that ended here.
+        self._sync()
         self._folder.delete([key])
         self._staged.delete([file.key for file in delivery.files])
         return 1
@@ -124,6 +136,7 @@ class Inbox:
     def _check_ours(self, delivery: Delivery, name: str) -> None:
         if delivery.name() != name:
             raise Invalid(f"the delivery {name} calls itself {delivery.name()}")
+        letters.check(delivery)
         if delivery.store_id != self._store_id:
             raise Invalid(
                 f"a delivery for store {delivery.store_id[:8]}… lies in store "
@@ -147,8 +160,6 @@ class Inbox:
     def _append(self, delivery: Delivery, topic: Topic) -> None:
         for place, chunk in enumerate(self._chunks(delivery)):
             topic.append_arrow(chunk, idempotency_key=delivery.chunk(place))
-        # The delivery is forgotten next: no power loss may take back what was appended.
-        self._sync()
 
     def _chunks(self, delivery: Delivery) -> Iterator[pa.RecordBatch]:
         for file in delivery.files:

@@ -52,27 +52,43 @@ def stage(objects: Objects, key: str, rows: Iterable[pa.RecordBatch]) -> Staged 
 
 def read_chunks(objects: Objects, file: Staged) -> Iterator[pa.RecordBatch]:
     """The chunks of a staged file, after a check of all its bytes."""
-    path = f"{objects.name}/{file.key}"
     try:
-        data = objects.get(file.key)
-    except NotFound:
-        raise Corrupt("a staged file is gone that was delivered", path=path) from None
-    if len(data) != file.size or xxh3_128(data).hexdigest() != file.checksum:
-        raise Corrupt("a staged file has other bytes than were delivered", path=path)
-    try:
-        with pa.ipc.open_stream(pa.py_buffer(data)) as stream:
+        with pa.ipc.open_stream(pa.py_buffer(_read(objects, file))) as stream:
             yield from stream
-    except pa.ArrowInvalid as error:
-        raise Corrupt(f"a staged file is no Arrow stream ({error})", path=path) from error
+    except (pa.ArrowInvalid, OSError) as error:
+        raise Corrupt(
+            f"a staged file is no Arrow stream ({error})", path=_path(objects, file)
+        ) from error
+
+
+def _read(objects: Objects, file: Staged) -> bytes:
+    """The bytes of a staged file. Some that flip on the way do not make it a damaged one."""
+    for _ in range(2):
+        try:
+            data = objects.get(file.key)
+        except NotFound:
+            reason = "a staged file is gone that was delivered"
+            raise Corrupt(reason, path=_path(objects, file)) from None
+        if len(data) == file.size and xxh3_128(data).hexdigest() == file.checksum:
+            return data
+    raise Corrupt("a staged file has other bytes than were delivered", path=_path(objects, file))
+
+
+def _path(objects: Objects, file: Staged) -> str:
+    return f"{objects.name}/{file.key}"
 
 
 def chunked(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same rows in chunks: neither tiny nor too large for an append."""
     waiting: list[pa.RecordBatch] = []
+    schema = None
     count, size = 0, 0
     for batch in rows:
+        schema = schema or batch.schema
+        if not batch.schema.equals(schema):
+            raise Invalid(f"rows of one file have one schema, not {schema} and {batch.schema}")
         for piece in _cut(batch):
-            nbytes = piece.get_total_buffer_size() if piece is batch else piece.nbytes
+            nbytes = piece.nbytes
             if count and (count + len(piece) > CHUNK_ROWS or size + nbytes > CHUNK_BYTES):
                 yield _joined(waiting)
                 waiting, count, size = [], 0, 0
@@ -114,8 +130,6 @@ class _Stream:
         sink = _Drain()
         with pa.ipc.new_stream(pa.PythonFile(sink, "w"), schema, options=_WRITING) as writer:
             for chunk in itertools.chain([self._first], self._rest):
-                if not chunk.schema.equals(schema):
-                    raise Invalid(f"rows of one file have one schema: {schema}, {chunk.schema}")
                 if self.chunks >= 1 << CHUNK_BITS:
                     raise TooLarge("too many rows for one delivery: write them in several")
                 writer.write_batch(chunk)

@@ -26,6 +26,7 @@ from strandline.errors import (
     NotFound,
     StrandlineError,
     Unavailable,
+    Unreachable,
 )
 from strandline.inbox import delivery as letters
 from strandline.inbox.delivery import PENDING, REFUSED, Delivery, Refusal, Staged
@@ -36,6 +37,7 @@ from strandline.topic.layout import Layout
 
 PATIENCE_S = 60.0
 _LOOK_S = 0.02
+_RETRY_S = 1.0  # opening a store is work
 
 
 def deliver(
@@ -56,7 +58,6 @@ def deliver(
     ``attempt`` is random. Files of an attempt that came too late are removed.
     """
     clock = clock or SystemClock()
-    letters.check_number(number)
     made = Delivery(
         store_id=system.read(OsDisk(), store).hex(),
         topic=topic,
@@ -67,30 +68,36 @@ def deliver(
         made_us=clock.now_us(),
         files=tuple(files),
     )
+    letters.check(made)
     folder = open_objects(Layout(store).incoming)
     try:
         folder.delete([f"{REFUSED}/{made.name()}"])
         try:
             folder.create(f"{PENDING}/{made.name()}", letters.encode(made), writer=attempt)
-        except AlreadyThere:  # an earlier attempt was delivered and not taken yet
-            open_objects(lake_of(store, lake)).delete([file.key for file in files])
+        except (AlreadyThere, Unreachable):
+            # An earlier attempt is delivered and not taken yet, or was taken in this very moment.
+            discard(store, topic, files, producer=producer, number=number, lake=lake)
         _await_taken(store, lake, folder, made, patience_s, clock)
     finally:
         folder.close()
 
 
 def discard(
-    store: str, files: Sequence[Staged], *, producer: str, number: int, lake: str = ""
+    store: str, topic: str, files: Sequence[Staged], *, producer: str, number: int, lake: str = ""
 ) -> None:
     """Remove staged files, unless they are delivered: then they are the writer's."""
     folder = open_objects(Layout(store).incoming)
-    key = f"{PENDING}/{letters.name_of(producer, number)}"
+    key = f"{PENDING}/{letters.name_of(topic, producer, number)}"
     try:
         delivered = letters.decode(folder.get(key), key).files
     except NotFound:
         delivered = ()
     keys = {file.key for file in files} - {file.key for file in delivered}
-    open_objects(lake_of(store, lake)).delete(sorted(keys))
+    objects = open_objects(lake_of(store, lake))
+    try:
+        objects.delete(sorted(keys))
+    finally:
+        objects.close()
 
 
 def lake_of(store: str, lake: str = "") -> str:
@@ -104,19 +111,20 @@ def _await_taken(
     deadline = clock.monotonic() + patience_s
     why = "no process that has it open takes deliveries"
     while _is_there(folder, f"{PENDING}/{made.name()}"):
+        pause_s = _LOOK_S
         try:
             _take(store, lake)
             continue
         except Locked:
             pass  # its writer takes it
-        except (OSError, Unavailable, errors.Conflict) as error:
-            why = str(error)
-        if clock.monotonic() > deadline:
+        except (OSError, StrandlineError) as error:  # it may be about another delivery
+            why, pause_s = str(error), _RETRY_S
+        if clock.monotonic() > deadline and _is_there(folder, f"{PENDING}/{made.name()}"):
             raise Unavailable(
                 f"{made.rows} rows for topic {made.topic!r} of {store} are delivered and safe, but "
                 f"not appended yet ({why}): open the store for writing, and they will be"
             )
-        clock.wait(threading.Event(), _LOOK_S)
+        clock.wait(threading.Event(), pause_s)
     refused = f"{REFUSED}/{made.name()}"
     if _is_there(folder, refused):
         raise _as_error(letters.decode_refusal(folder.get(refused), refused))

@@ -34,9 +34,11 @@ from strandline.inbox import delivery, staging
 from strandline.inbox.delivery import Staged
 from strandline.inbox.staging import COLUMNS
 from strandline.pipelines.deliver import deliver, discard, lake_of
+from strandline.record import Numbered
 from strandline.spark.failures import told_briefly
 from strandline.spark.options import WriteOptions
 from strandline.spark.positions import matching, open_readonly
+from strandline.topic import numbered
 
 _QUERY = "sql.streaming.queryId"
 _BATCH = "streaming.sql.batchId"
@@ -58,6 +60,7 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         self.options = options
         self.producer = f"spark-write/{options.write_id or OsDisk().random_id().hex()}"
+        numbered.encode(Numbered(self.producer, 0))  # too long, perhaps
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         with told_briefly():
@@ -179,7 +182,14 @@ def _discard(
 ) -> None:
     files = _files(messages)
     if files:
-        discard(options.store, files, producer=producer, number=number, lake=options.lake)
+        discard(
+            options.store,
+            options.topic,
+            files,
+            producer=producer,
+            number=number,
+            lake=options.lake,
+        )
 
 
 def _files(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:

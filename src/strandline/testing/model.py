@@ -18,7 +18,7 @@ import msgspec
 import pyarrow as pa
 
 from strandline.errors import Conflict, TooLarge, TopicFull
-from strandline.record import Appended, Record, Tombstone
+from strandline.record import Appended, Numbered, Record, Tombstone
 from strandline.settings import TopicConfig, topic_config
 from strandline.topic.page import Page
 
@@ -76,6 +76,7 @@ class TopicModel:
         self.delete_floor = 1
         self._evicted: dict[int, Record] = {}
         self._known: dict[bytes, tuple[int, int, int]] = {}
+        self._numbers: dict[str, tuple[int, int, int]] = {}
 
     @property
     def head_seq(self) -> int:
@@ -104,7 +105,7 @@ class TopicModel:
         ts: int,
         now_us: int | None = None,
         expected_head: int | None = None,
-        idempotency_key: bytes | None = None,
+        idempotency_key: bytes | Numbered | None = None,
     ) -> Appended:
         """Append records at a time, or raise what the topic must raise.
 
@@ -122,17 +123,28 @@ class TopicModel:
             self.stamps.append(ts)
             fields = msgspec.structs.asdict(values)
             self.live[self.head_seq] = Record(seq=self.head_seq, ts=ts, **fields)
-        if idempotency_key is not None:
+        if isinstance(idempotency_key, Numbered):
+            taken = (idempotency_key.number, first_seq, self.head_seq)
+            self._numbers[idempotency_key.producer] = taken
+        elif idempotency_key is not None:
             until = ts + self.config.idempotency_window_ms * 1000
             self._known[idempotency_key] = (first_seq, self.head_seq, until)
         return Appended(first_seq, self.head_seq, self.head_seq)
 
-    def remembered(self, key: bytes | None, now_us: int) -> tuple[int, int] | None:
+    def remembered(self, key: bytes | Numbered | None, now_us: int) -> tuple[int, int] | None:
         """The seqs of the append that had this key, while the key is remembered."""
+        if isinstance(key, Numbered):
+            return self._taken(key)
         found = None if key is None else self._known.get(key)
         if found is None or found[2] < now_us:
             return None
         return found[0], found[1]
+
+    def _taken(self, key: Numbered) -> tuple[int, int] | None:
+        number, first_seq, last_seq = self._numbers.get(key.producer, (-1, 0, 0))
+        if key.number > number:
+            return None
+        return (first_seq, last_seq) if key.number == number else (0, 0)
 
     def look(self, now_us: int) -> None:
         """Apply caps and ttl, as every read and every look at the statistics does."""

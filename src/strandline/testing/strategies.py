@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from strandline.record import Numbered
 from strandline.settings import TopicConfig
 from strandline.testing.model import Values
 
@@ -45,6 +46,11 @@ def batches(
 def idempotency_keys() -> st.SearchStrategy[bytes]:
     """Few keys, so that they come again."""
     return st.sampled_from((b"k1", b"k2", b"\0" * 256))
+
+
+def numbers() -> st.SearchStrategy[Numbered]:
+    """Few producers with low numbers, so that they come again and out of order."""
+    return st.builds(Numbered, st.sampled_from(("p", "q")), st.integers(0, 6))
 
 
 def limits() -> st.SearchStrategy[dict[str, object]]:

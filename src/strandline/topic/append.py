@@ -87,7 +87,9 @@ def _known(state: TopicState, shard: Shard, key: bytes | None) -> Pending | None
         return None
     first_seq, last_seq = found
     appended = Appended(first_seq, last_seq, state.next_seq - 1, True)
-    lsn = shard.writer.end_lsn if last_seq > state.head_seq else 0
+    # Of an older number it is only known that it lies before the newest.
+    newest_seq = last_seq or appended.head_seq
+    lsn = shard.writer.end_lsn if newest_seq > state.head_seq else 0
     return Pending(appended, shard.committer, lsn)
 
 
@@ -122,6 +124,16 @@ def _check(state: TopicState, batch: Batch, expected_head: int | None) -> None:
     size = state.live_payload + state.pending_payload + batch.payload
     if config.cap_bytes and size > config.cap_bytes:
         _refuse(state, batch.payload > config.cap_bytes, f"{config.cap_bytes} bytes")
+
+
+def check_alone(state: TopicState, batch: Batch) -> None:
+    """Raise when a batch could not be taken even if the topic were empty."""
+    config = state.config
+    if config.discard == "reject":
+        if 0 < config.cap_records < batch.count:
+            _refuse(state, True, f"{config.cap_records} records")
+        if 0 < config.cap_bytes < batch.payload:
+            _refuse(state, True, f"{config.cap_bytes} bytes")
 
 
 def _refuse(state: TopicState, never: bool, cap: str) -> None:  # noqa: FBT001 - private, one caller

@@ -30,6 +30,7 @@ from strandline.settings import LimitSettings, TopicConfig, topic_config
 from strandline.topic import deletes
 from strandline.topic.append import (
     Pending,
+    check_alone,
     flush_memory,
     flush_waiting,
     place,
@@ -202,7 +203,7 @@ class Topic:
 
     def check_arrow(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Raise what ``append_arrow`` would say about these rows; nothing is appended."""
-        of_arrow(batch, None, self._limits)
+        check_alone(self._state, of_arrow(batch, None, self._limits))
 
     def taken(self, producer: str) -> int | None:
         """The highest number that a producer has had taken here, None when it had none."""
