@@ -168,6 +168,11 @@ class Store:
         except OSError as error:
             raise as_unavailable(error, "a checkpoint") from error
 
+    @property
+    def lake_objects(self) -> Objects:
+        """Where the lake is, for pipelines."""
+        return self._objects
+
     def relocate(self, progress: Progress = _silent) -> None:
         """Move sealed segments beyond the hot bound into the lake now."""
         self._check_writable()
