@@ -2,8 +2,8 @@
 
 Rows pass through zone by zone, in order of seq, so memory is a few zones however large the files
 are. Every zone is checked against its checksum before it is decoded; bits flip on the way too, so
-only a second bad answer is believed. The new file is uploaded and read back. A task that dies, or
-runs twice, leaves an object that no manifest names.
+only a second bad answer is believed. The new file is uploaded and read back, and written once more
+when that fails. A task that dies, or runs twice, leaves an object that no manifest names.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from strandline.pipelines.lakes import LakePlace, objects_at
 from strandline.settings import MIB
 
 _WHOLE_MAX = 8 * MIB  # files up to this size are fetched in one request
+_UPLOADS_MAX = 2  # of a file that reads back as other bytes
 Result = TypeVar("Result")
 
 
@@ -64,15 +65,21 @@ def merge(merging: Merging, group: Group, *, objects: Objects | None = None) -> 
         zone_rows=merging.zone_rows,
         zone_bytes=merging.zone_bytes,
     )
-    reading = _Reading(lake, group)
-    try:
-        file = uploads.write(group.topic_id, reading.tables(), group.first_seq, group.last_seq)
-    except Corrupt as error:
-        return Merged(damage=str(error))
-    except NotFound:
-        return Merged(missing=reading.at)
-    assert file.rows + reading.dropped == group.rows, "every row was written or is gone"
-    return Merged(file=file, dropped=reading.dropped)
+    failure = ""
+    for _ in range(_UPLOADS_MAX):
+        reading = _Reading(lake, group)
+        try:
+            file = uploads.write(group.topic_id, reading.tables(), group.first_seq, group.last_seq)
+        except Corrupt as error:
+            failure = str(error)
+            if not reading.ended:
+                break
+        except NotFound:
+            return Merged(missing=reading.at)
+        else:
+            assert file.rows + reading.dropped == group.rows, "every row was written or is gone"
+            return Merged(file=file, dropped=reading.dropped)
+    return Merged(damage=failure)
 
 
 class _Reading:
@@ -85,6 +92,8 @@ class _Reading:
         self.dropped = 0
         self.at = ""
         """The file that is being read."""
+        self.ended = False
+        """Whether all rows were read: what fails then is what was written."""
 
     def tables(self) -> Iterator[pa.Table]:
         for file in self._group.files:
@@ -98,6 +107,7 @@ class _Reading:
                     yield self._live(table.select(SCHEMA.names))
             if rows != file.rows:
                 raise source.damaged(f"a file of {file.rows} rows has {rows}")
+        self.ended = True
 
     def _live(self, table: pa.Table) -> pa.Table:
         """The rows that are not gone."""
