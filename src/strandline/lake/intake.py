@@ -27,6 +27,7 @@ from strandline.lake.manifest import Manifest
 from strandline.lake.reader import LakeFileReader
 from strandline.lake.sweep import Swept, sweep
 from strandline.lake.writer import LakeFileWriter
+from strandline.schema import NO_SCHEMA, Schema
 from strandline.settings import LakeSettings
 
 
@@ -84,14 +85,19 @@ class Intake:
         return self._ledger(topic_id).commit(change, term=self._our_term())
 
     def write(
-        self, topic_id: int, tables: Iterable[pa.Table], first_seq: int, last_seq: int
+        self,
+        topic_id: int,
+        tables: Iterable[pa.Table],
+        first_seq: int,
+        last_seq: int,
+        schema: Schema = NO_SCHEMA,
     ) -> LakeFile:
         """A new file with these rows, which answers for these seqs, in the store and verified."""
         self._our_term()
         attempt = self._disk.random_id().hex()
         path = f"{self._spool}/{attempt}.parquet"
         self._disk.make_dirs(self._spool)
-        file = self._write_spool(path, attempt, topic_id, tables, first_seq, last_seq)
+        file = self._write_spool(path, attempt, topic_id, tables, first_seq, last_seq, schema)
         try:
             key = keys.data_key(topic_id, file.name())
             spooled = self._disk.open_read(path)
@@ -123,6 +129,7 @@ class Intake:
         tables: Iterable[pa.Table],
         first_seq: int,
         last_seq: int,
+        schema: Schema,
     ) -> LakeFile:
         sink = self._disk.create(path)
         writer = LakeFileWriter(
@@ -130,6 +137,7 @@ class Intake:
             topic_id=topic_id,
             store_id=self._store_id,
             attempt=attempt,
+            schema=schema,
             zone_rows=self._settings.zone_rows,
             zone_bytes=self._settings.zone_bytes,
         )
