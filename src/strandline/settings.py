@@ -271,10 +271,11 @@ def topic_config(base: TopicConfig, options: dict[str, object]) -> TopicConfig:
         if name not in known:
             raise Invalid(f"unknown topic option {name!r}: known are {', '.join(known)}")
     merged = msgspec.structs.asdict(base) | options
-    if (fields := checked_fields(merged["schema"])) != base.schema:
-        merged |= {"schema": fields, "schema_version": base.schema_version + 1}
-    else:
-        merged["schema"] = base.schema
+    if "schema" in options:
+        fields = checked_fields(options["schema"])
+        changed = fields != base.schema
+        merged["schema"] = fields if changed else base.schema  # the order of fields is no change
+        merged["schema_version"] = base.schema_version + changed
     try:
         config = msgspec.convert(merged, TopicConfig)
     except msgspec.ValidationError as error:

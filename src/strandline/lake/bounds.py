@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -82,30 +82,64 @@ def reads_as(kind: Kind, newest: Kind, stats: ColumnStats | None) -> bool:
     return low <= int(stats.min) and int(stats.max) <= high
 
 
-def hold(file: LakeFile, written: Shape | None, newest: Shape) -> list[Any]:
-    """What is true of the typed columns in every row of a file, for a dataset to rely on.
+class Holding:
+    """What a dataset may rely on in files of one version. Immutable; safe from many threads.
 
     A column that is said to be null is not read: so a file's other type is in nobody's way.
-    ``written`` is the shape of the file, None when it is not known.
     """
-    stats, found = file.column_stats(), []
-    for name, kind in newest.kinds.items():
-        field, old = pc.field(name), None if written is None else written.kinds.get(name)
-        known = stats.get(name) if old is not None else None
-        if old is None or not reads_as(old, kind, known) or (known and known.min is None):
-            found.append(field.is_null())
-        elif known is not None:
-            found += _between(field, newest.columns.field(name).type, old, known)
-    return found
+
+    def __init__(self, written: Shape | None, newest: Shape) -> None:
+        """``written`` is the shape of the files, None when it is not known."""
+        self._columns = [
+            _Column(
+                name,
+                None if written is None else written.kinds.get(name),
+                kind,
+                newest.columns.field(name).type,
+                pc.field(name),
+                pc.field(name).is_null(),
+            )
+            for name, kind in newest.kinds.items()
+        ]
+
+    def of(self, file: LakeFile) -> list[Any]:
+        """What is true of the typed columns in every row of a file."""
+        if not self._columns:
+            return []
+        stats, found = file.column_stats(), []
+        for column in self._columns:
+            known = stats.get(column.name)
+            if column.is_lost(known):
+                found.append(column.is_null)
+            elif known is not None:
+                found += column.between(known)
+        return found
 
 
-def _between(field: Any, arrow: pa.DataType, kind: Kind, stats: ColumnStats) -> list[Any]:
-    bounds = []
-    if stats.min is not None:
-        bounds.append(field >= pa.scalar(value_of(kind, stats.min), arrow))
-    if stats.max is not None:
-        bounds.append(field <= pa.scalar(value_of(kind, stats.max), arrow))
-    return [bound | field.is_null() for bound in bounds] if stats.nulls else bounds
+class _Column(NamedTuple):
+    name: str
+    written: Kind | None
+    newest: Kind
+    arrow: pa.DataType
+    field: Any
+    is_null: Any
+
+    def is_lost(self, stats: ColumnStats | None) -> bool:
+        """Whether no row of a file has a value that can be shown."""
+        if self.written is None or (stats is not None and stats.min is None):
+            return True
+        return self.written != self.newest and not reads_as(self.written, self.newest, stats)
+
+    def between(self, stats: ColumnStats) -> list[Any]:
+        assert self.written is not None
+        bounds = []
+        if stats.min is not None:
+            low = value_of(self.written, stats.min)
+            bounds.append(self.field >= pa.scalar(low, self.arrow))
+        if stats.max is not None:
+            high = value_of(self.written, stats.max)
+            bounds.append(self.field <= pa.scalar(high, self.arrow))
+        return [bound | self.is_null for bound in bounds] if stats.nulls else bounds
 
 
 def _text(kind: Kind, value: Any) -> str:

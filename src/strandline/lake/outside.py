@@ -31,11 +31,12 @@ from strandline.env.arrow_files import file_system
 from strandline.env.object_store import open_objects
 from strandline.env.objects import Objects
 from strandline.errors import Invalid, NotFound, UnknownTopic
-from strandline.lake import bounds, keys, names, terms
+from strandline.lake import keys, names, terms
+from strandline.lake.bounds import Holding
 from strandline.lake.entry import LakeFile
 from strandline.lake.history import History
 from strandline.lake.manifest import Manifest
-from strandline.lake.typed import Shape, shape_of
+from strandline.lake.typed import shape_of
 
 _NAMED_MAX = 20  # topics that an error looks at, to name those that there are
 
@@ -104,15 +105,16 @@ def dataset(
     objects = open_objects(url, options=options)
     manifest = _find(objects, topic, version)
     system, before = file_system(objects)
-    shapes = {schema.version: shape_of(schema) for schema in manifest.schemas}
     newest = shape_of(manifest.schema)
+    unknown = Holding(None, newest)
+    typed = {each.version: Holding(shape_of(each), newest) for each in manifest.schemas}
     rows = ds.FileSystemDataset.from_paths(
         [before + keys.data_key(manifest.topic_id, file.name()) for file in manifest.files],
         schema=newest.columns,
         format=ds.ParquetFileFormat(),
         filesystem=system,
         partitions=[
-            _holds(file, shapes.get(file.schema_version), newest) for file in manifest.files
+            _holds(file, typed.get(file.schema_version, unknown)) for file in manifest.files
         ],
     )
     gone = _gone(manifest)
@@ -207,7 +209,7 @@ def _facts(objects: Objects, manifest: Manifest) -> TopicFiles:
     )
 
 
-def _holds(file: LakeFile, written: Shape | None, newest: Shape) -> Any:
+def _holds(file: LakeFile, typed: Holding) -> Any:
     """What is true of every row of a file: lets a filter rule it out unopened."""
     stamp = pa.timestamp("us", tz="UTC")
     seq, ts = pc.field("seq"), pc.field("ts")
@@ -216,7 +218,7 @@ def _holds(file: LakeFile, written: Shape | None, newest: Shape) -> Any:
         seq <= pa.scalar(file.last_seq, pa.uint64()),
         ts >= pa.scalar(file.ts_min, stamp),
         ts <= pa.scalar(file.ts_max, stamp),
-        *bounds.hold(file, written, newest),
+        *typed.of(file),
     ]
     return functools.reduce(operator.and_, known)
 
