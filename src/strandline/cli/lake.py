@@ -152,6 +152,7 @@ def _cold(store: Store) -> dict[str, ColdSummary]:
 def _json(found: TopicFiles) -> cells.Json:
     names = ("topic", "topic_id", "version", "created_us", "floor")
     json: cells.Json = {name: getattr(found, name) for name in names}
+    json |= {"schema": found.schema, "schema_version": found.schema_version}
     return json | {"deleted": found.deleted.to_pylist(), "rows": found.rows, "size": found.size}
 
 
@@ -164,6 +165,7 @@ def _facts(found: TopicFiles) -> dict[str, str]:
         "floor": str(found.floor),
         "deleted": f"{len(found.deleted)} rows that the files may still hold",
         "files": f"{len(found.files)} with {found.rows} rows, {cells.size(found.size)}",
+        "schema": cells.schema(found.schema, found.schema_version),
     }
 
 
@@ -177,6 +179,7 @@ def _file(found: FileFacts, version: int | None = None) -> Row:
         "rows": str(found.rows),
         "size": cells.size(found.size),
         "newest": cells.moment(found.ts_max) if found.rows else None,
+        "schema": f"version {found.schema_version}" if found.schema_version else None,
         "file": cells.plain(found.url),
     }
     return Made(json, columns)

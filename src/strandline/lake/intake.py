@@ -26,6 +26,7 @@ from strandline.lake.ledger import Change, Ledger
 from strandline.lake.manifest import Manifest
 from strandline.lake.sweep import Swept, sweep
 from strandline.lake.upload import FolderSpool, Uploads
+from strandline.schema import NO_SCHEMA, Schema
 from strandline.settings import LakeSettings
 
 
@@ -91,11 +92,16 @@ class Intake:
         return self._ledger(topic_id).commit(change, term=self._our_term())
 
     def write(
-        self, topic_id: int, tables: Iterable[pa.Table], first_seq: int, last_seq: int
+        self,
+        topic_id: int,
+        tables: Iterable[pa.Table],
+        first_seq: int,
+        last_seq: int,
+        schema: Schema = NO_SCHEMA,
     ) -> LakeFile:
         """A new file with these rows, which answers for these seqs, in the store and verified."""
         self._our_term()
-        return self._uploads.write(topic_id, tables, first_seq, last_seq)
+        return self._uploads.write(topic_id, tables, first_seq, last_seq, schema)
 
     def discard(self, topic_id: int, file: LakeFile) -> None:
         """Delete a file that was written and that no manifest will ever list."""

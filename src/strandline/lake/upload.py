@@ -22,6 +22,7 @@ from strandline.lake import keys
 from strandline.lake.entry import LakeFile
 from strandline.lake.reader import LakeFileReader
 from strandline.lake.writer import LakeFileWriter
+from strandline.schema import NO_SCHEMA, Schema
 
 
 class Spooled(Protocol):
@@ -92,13 +93,19 @@ class Uploads:
         self._zone_bytes = zone_bytes
 
     def write(
-        self, topic_id: int, tables: Iterable[pa.Table], first_seq: int, last_seq: int
+        self,
+        topic_id: int,
+        tables: Iterable[pa.Table],
+        first_seq: int,
+        last_seq: int,
+        schema: Schema = NO_SCHEMA,
     ) -> LakeFile:
         """A new file with these rows, which answers for these seqs, in the store and verified."""
         attempt = self._random_id().hex()
         spooled = self._spool.create(attempt)
         try:
-            file = self._write(spooled, attempt, topic_id, tables, first_seq, last_seq)
+            writer = self._writer(spooled, attempt, topic_id, schema)
+            file = _written(writer, tables, first_seq, last_seq)
             source = spooled.read()
             try:
                 self._objects.put_file(keys.data_key(topic_id, file.name()), source)
@@ -113,29 +120,18 @@ class Uploads:
         """Delete a file that no manifest lists, nor ever will: its commit was refused."""
         self._objects.delete([keys.data_key(topic_id, file.name())])
 
-    def _write(
-        self,
-        spooled: Spooled,
-        attempt: str,
-        topic_id: int,
-        tables: Iterable[pa.Table],
-        first_seq: int,
-        last_seq: int,
-    ) -> LakeFile:
-        writer = LakeFileWriter(
+    def _writer(
+        self, spooled: Spooled, attempt: str, topic_id: int, schema: Schema
+    ) -> LakeFileWriter:
+        return LakeFileWriter(
             spooled,
             topic_id=topic_id,
             store_id=self._store_id,
             attempt=attempt,
+            schema=schema,
             zone_rows=self._zone_rows,
             zone_bytes=self._zone_bytes,
         )
-        try:
-            for table in tables:
-                writer.add(table)
-            return writer.finish(first_seq, last_seq)
-        finally:
-            writer.abandon()
 
     def _read_back(self, topic_id: int, file: LakeFile) -> None:
         """The object store has the bytes that were written, and not only says so."""
@@ -151,6 +147,17 @@ class Uploads:
                 "the upload is tried again",
                 path=f"{self._objects.name}/{key}",
             )
+
+
+def _written(
+    writer: LakeFileWriter, tables: Iterable[pa.Table], first_seq: int, last_seq: int
+) -> LakeFile:
+    try:
+        for table in tables:
+            writer.add(table)
+        return writer.finish(first_seq, last_seq)
+    finally:
+        writer.abandon()
 
 
 class _InFolder:

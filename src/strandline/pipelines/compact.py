@@ -39,8 +39,6 @@ from strandline.store import Store
 Progress = Callable[[str, int, int], None]
 """What is under way, how far it is, and how far it goes."""
 
-_NO_TYPES = "it has typed columns, which this version does not rewrite"
-
 
 class SkippedGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Files that were left as they are, though they were to be merged."""
@@ -171,13 +169,9 @@ class _Compaction:
     def _plan(self, manifests: Sequence[Manifest]) -> Iterator[Group]:
         wanted = self._settings
         for manifest in manifests:
-            for group in groups_of(
+            yield from groups_of(
                 manifest, file_bytes=wanted.file_bytes, dead_share=wanted.dead_share
-            ):
-                if group.files[0].schema_version:
-                    self._skip(group, _NO_TYPES)
-                else:
-                    yield group
+            )
 
     def _settle(self, group: Group, merged: Merged) -> None:
         """Commit what a task wrote, or say why not."""

@@ -8,7 +8,8 @@ A file of an eighth or more that is larger than all that would be added to it is
 group. So whoever compacts a growing topic again and again rewrites a row a few times, not always.
 
 A group is whole files with no seq missing between them, and becomes one file that answers for the
-same seqs. What it drops is what the manifest calls gone: below the floor, or deleted.
+same seqs. What it drops is what the manifest calls gone: below the floor, or deleted. Typed columns
+are those of the newest schema, made anew from the records.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pyroaring import BitMap64
 
 from strandline.lake.entry import LakeFile
 from strandline.lake.manifest import Manifest
+from strandline.schema import NO_SCHEMA, Schema
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +34,8 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     deleted: bytes
     """The seqs of these files that are gone, as a bitmap."""
     files: tuple[LakeFile, ...]
+    schema: Schema = NO_SCHEMA
+    """The typed columns of the new file."""
 
     @property
     def first_seq(self) -> int:
@@ -81,9 +85,7 @@ def _neighbours(manifest: Manifest, file_bytes: int) -> Iterator[list[LakeFile]]
         added = _live_payload(manifest, file)
         large = added * 2 >= file_bytes
         apart = bool(run) and (
-            run[-1].last_seq + 1 != file.first_seq
-            or payload + added > file_bytes
-            or run[-1].schema_version != file.schema_version
+            run[-1].last_seq + 1 != file.first_seq or payload + added > file_bytes
         )
         if run and (large or apart):
             yield run
@@ -136,4 +138,5 @@ def _group(manifest: Manifest, files: Sequence[LakeFile]) -> Group:
         floor=manifest.floor,
         deleted=deleted,
         files=tuple(files),
+        schema=manifest.schema,
     )

@@ -69,7 +69,9 @@ def merge(merging: Merging, group: Group, *, objects: Objects | None = None) -> 
     for _ in range(_UPLOADS_MAX):
         reading = _Reading(lake, group)
         try:
-            file = uploads.write(group.topic_id, reading.tables(), group.first_seq, group.last_seq)
+            file = uploads.write(
+                group.topic_id, reading.tables(), group.first_seq, group.last_seq, group.schema
+            )
         except Corrupt as error:
             failure = str(error)
             if not reading.ended:

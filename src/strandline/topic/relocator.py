@@ -51,6 +51,7 @@ from strandline.lake.intake import Intake
 from strandline.lake.lake import Lake
 from strandline.lake.manifest import Manifest
 from strandline.lake.sweep import Swept
+from strandline.schema import Schema
 from strandline.segment import codec
 from strandline.settings import LakeSettings
 from strandline.topic.catalog import Catalog
@@ -95,6 +96,8 @@ class Relocator:
         self._turn = threading.Lock()
         self._told: dict[int, tuple[BitMap64 | None, int]] = {}
         """By topic: the deleted seqs and the floor by deletes that its manifest knows of."""
+        self._told_schema: dict[int, int] = {}
+        """By topic: the version of its schema that its manifest knows of."""
         self._looked: dict[int, float] = {}
         """By topic: when its newest manifest was last asked for."""
         self._swept: dict[int, float] = {}
@@ -136,7 +139,8 @@ class Relocator:
     def replace_file(self, state: TopicState, file: LakeFile) -> None:
         """Write a file anew from good copies of its records; Corrupt when there are not enough."""
         with self._turn:
-            self._adopt(state, self._rewrite(state, file))
+            manifest = self._tell_schema(state, self._newest(state))
+            self._adopt(state, self._rewrite(state, file, manifest.schema))
             self._save(state)
 
     def _tend(self, state: TopicState, progress: Progress | None) -> None:
@@ -180,7 +184,8 @@ class Relocator:
             taken = _Taken(state)
             parts = local_parts(group, max(first_seq, taken.floor), last_seq)
             rows = live_tables(parts, taken.deleted)
-            file = self._intake.write(state.id, rows, first_seq, last_seq)
+            manifest = self._tell_schema(state, manifest)
+            file = self._intake.write(state.id, rows, first_seq, last_seq, manifest.schema)
             manifest = self._intake.commit(state.id, _adding(file))
             self._adopt(state, manifest)
             content = int(file.content[:16], 16)
@@ -302,11 +307,12 @@ class Relocator:
         told, told_floor = self._told.get(state.id, (None, 1))
         news = deleted is not told or asked > told_floor
         news = news or (len(cold) > 0 and cold.lasts[0] < floor)
+        news = news or self._told_schema.get(state.id, 0) != state.config.schema_version
         now_s = self._clock.monotonic()
         if not news and now_s - self._looked.get(state.id, -_LOOK_S) < _LOOK_S:
             return
         self._looked[state.id] = now_s
-        manifest = self._newest(state)
+        manifest = self._tell_schema(state, self._newest(state))
         if news:
             hidden = (
                 None if deleted is None else deleted & BitMap64(range(floor, cold.last_seq + 1))
@@ -321,7 +327,7 @@ class Relocator:
             dead = file.rows - live_rows(state, file)
             if dead > self._settings.dead_share * file.rows and file.name() not in self._damaged:
                 try:
-                    manifest = self._rewrite(state, file)
+                    manifest = self._rewrite(state, file, manifest.schema)
                 except Corrupt:
                     self._damaged.add(file.name())
                 except Conflict:  # somebody else has replaced it
@@ -332,11 +338,20 @@ class Relocator:
             self._save(state)
         self._sweep(manifest)
 
-    def _rewrite(self, state: TopicState, file: LakeFile) -> Manifest:
-        """The same file without its dead rows."""
+    def _tell_schema(self, state: TopicState, manifest: Manifest) -> Manifest:
+        """Tell the manifest of the topic's schema before files are written by it."""
+        config = state.config
+        schema = Schema(config.schema_version, config.schema)
+        if manifest.with_schema(schema) is not manifest:
+            manifest = self._intake.commit(state.id, lambda old: old.with_schema(schema))
+        self._told_schema[state.id] = config.schema_version
+        return manifest
+
+    def _rewrite(self, state: TopicState, file: LakeFile, schema: Schema) -> Manifest:
+        """The same file without its dead rows, and with the typed columns of this schema."""
         deleted = state.deleted
         rows = live_tables(good_parts(state, file.first_seq, file.last_seq), deleted)
-        new = self._intake.write(state.id, rows, file.first_seq, file.last_seq)
+        new = self._intake.write(state.id, rows, file.first_seq, file.last_seq, schema)
         now_us = self._clock.now_us()
         purged = None
         if deleted:
