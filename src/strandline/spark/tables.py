@@ -28,6 +28,7 @@ from strandline.lake import keys
 from strandline.spark import columns as named
 from strandline.spark import plans
 from strandline.spark.conditions import Condition, of_triples
+from strandline.spark.failures import remember_table
 from strandline.spark.options import ReadOptions, parse
 from strandline.spark.plans import Range
 from strandline.spark.positions import Position, open_readonly, path_of, pin
@@ -93,6 +94,7 @@ def _native(
 ) -> DataFrame:
     files = {part.file.name(): part for part in parts}
     first, last = parts[0], parts[-1]
+    remember_table(snapshot.name, first.manifest, files)
     folder = f"{spark_url(first.lake)}/{keys.data_folder(first.topic_id)}"
     reading = spark.read.schema(_schema())
     if len(files) <= PATHS_MAX:

@@ -20,6 +20,7 @@ from strandline.env.object_store import open_objects
 from strandline.env.objects import Objects
 from strandline.errors import (
     Corrupt,
+    Denied,
     NotAStore,
     NotFound,
     RecordsLost,
@@ -119,6 +120,8 @@ def lake_file(part: FilePart) -> LakeFileReader:
             return objects.get_range(key, start, length)
         except NotFound:
             raise _missing(objects, part, path) from None
+        except Denied as error:
+            raise Denied(f"on {socket.gethostname()} {error}") from None
 
     return LakeFileReader(fetch, part.file, part.topic_id, path)
 
@@ -247,10 +250,10 @@ def _store(part: HotPart) -> Store:
         return store
     try:
         store = open_readonly(part.store, part.lake)
-    except NotAStore as error:
+    except (NotAStore, Unavailable) as error:
         raise Unavailable(
             f"{socket.gethostname()} cannot read the store at {part.store} ({error}): records that "
-            "are not in the lake yet need that folder on every executor"
+            "are not in the lake yet need that folder on every executor, with the right to read it"
         ) from None
     while len(_opened) >= _STORES_MAX:
         _opened.pop(next(iter(_opened))).close()
