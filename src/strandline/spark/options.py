@@ -29,11 +29,11 @@ from datetime import datetime
 import msgspec
 
 from strandline.errors import Invalid
+from strandline.pipelines import columns
+from strandline.pipelines.conditions import Condition, microseconds
 from strandline.pipelines.deliver import PATIENCE_S
+from strandline.pipelines.positions import Offsets, is_pattern
 from strandline.record import check_topic_name
-from strandline.spark import columns
-from strandline.spark.conditions import Condition, microseconds
-from strandline.spark.positions import Offsets, is_pattern
 
 _NAMES = {
     name.lower(): name

@@ -34,9 +34,9 @@ from strandline.inbox import delivery, staging
 from strandline.inbox.delivery import Staged
 from strandline.inbox.staging import COLUMNS
 from strandline.pipelines.deliver import deliver, discard, lake_of
+from strandline.pipelines.positions import matching, open_readonly
 from strandline.spark.failures import told_briefly
 from strandline.spark.options import WriteOptions
-from strandline.spark.positions import matching, open_readonly
 
 _QUERY = "sql.streaming.queryId"
 _BATCH = "streaming.sql.batchId"
