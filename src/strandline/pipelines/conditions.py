@@ -98,6 +98,14 @@ def microseconds(moment: datetime) -> int:
     return (aware - EPOCH) // timedelta(microseconds=1)
 
 
+def time_of(text: str) -> int:
+    """Microseconds of a time in ISO format; UTC unless it says otherwise."""
+    try:
+        return microseconds(datetime.fromisoformat(text))
+    except ValueError:
+        raise Invalid(f"{text!r} is no time: write 2026-11-16T08:00:00Z") from None
+
+
 def keeping(table: pa.Table, conditions: Iterable[Condition]) -> pa.Table:
     """The rows for which all of them hold."""
     for condition in conditions:

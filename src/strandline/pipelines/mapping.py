@@ -13,7 +13,7 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import pyarrow as pa
@@ -86,6 +86,12 @@ class BadRow(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class Tells(Protocol):
+    """Is told of bad rows."""
+
+    def tell(self, row: int, reason: str) -> None: ...
+
+
 class Bad:
     """Bad rows of one task: the first is raised, or all are counted. Owned by one thread."""
 
@@ -114,7 +120,7 @@ Folders = Sequence[tuple[str, str | None]]
 class Shaper:
     """Makes records of the rows of one file. Owned by one thread."""
 
-    def __init__(self, fields: Fields, folders: Folders, bad: Bad) -> None:
+    def __init__(self, fields: Fields, folders: Folders, bad: Tells) -> None:
         self._fields = fields
         self._columns = fields.columns()
         self._folders = folders

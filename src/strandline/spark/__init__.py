@@ -9,14 +9,29 @@ source.py       spark.read.format("strandline"), and readStream
 readers.py      batch
 streams.py      offsets, admission, loss
 writers.py      rows into a topic, exactly once
+formats.py      imports of what only Spark can read
+engine.py       runs the tasks of a pipeline
 tables.py       Spark's own Parquet reader over lake files, and the records that are not there
 failures.py     a short error in place of a long trace
 """
 
 from strandline.pipelines.positions import position
+from strandline.spark.engine import SparkEngine
 from strandline.spark.failures import explain, plain_errors
+from strandline.spark.formats import import_format
 from strandline.spark.plans import Plan, plan
 from strandline.spark.sessions import register, session
 from strandline.spark.tables import table
 
-__all__ = ["Plan", "explain", "plain_errors", "plan", "position", "register", "session", "table"]
+__all__ = [
+    "Plan",
+    "SparkEngine",
+    "explain",
+    "import_format",
+    "plain_errors",
+    "plan",
+    "position",
+    "register",
+    "session",
+    "table",
+]

@@ -33,10 +33,11 @@ from pyspark.sql.streaming.datasource import (
 from strandline.errors import Corrupt, Invalid, RecordsLost, Unavailable
 from strandline.pipelines import columns, cuts
 from strandline.pipelines import parts as reading
+from strandline.pipelines.conditions import time_of
 from strandline.pipelines.parts import Part
 from strandline.pipelines.positions import Offset, Offsets, Position, open_readonly, pin
 from strandline.spark.failures import told_briefly
-from strandline.spark.options import ReadOptions, time_of
+from strandline.spark.options import ReadOptions
 from strandline.spark.readers import Task
 from strandline.store import Store
 from strandline.topic.snapshot import Snapshot

@@ -57,7 +57,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def __init__(self, options: WriteOptions) -> None:
         self.options = options
-        self.producer = f"spark-write/{options.write_id or OsDisk().random_id().hex()}"
+        self.producer = producer_of(options.write_id or OsDisk().random_id().hex())
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         with told_briefly():
@@ -94,6 +94,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
             query = _query_of(messages)
             if query:
                 _discard(self.options, _producer(query), batchId, messages)
+
+
+def producer_of(write_id: str) -> str:
+    """By what a topic knows a batch write."""
+    return f"spark-write/{write_id}"
 
 
 def check_columns(schema: StructType) -> None:
