@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from strandline.errors import Invalid, NotFound, UnknownTopic
+from strandline.pipelines.columns import RECORD
 from strandline.spark import explain, position, table, tables
-from strandline.spark.columns import RECORD
 from tests.spark.stores import cold_store, fill, open_store, random_store, records
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]

@@ -17,6 +17,7 @@ from strandline.cli import (
     failures,
     inspect,
     lake,
+    pipeline,
     read,
     topics,
 )
@@ -45,6 +46,7 @@ def make_app() -> App:
         app.command(command, sort_key=place)
     app.command(backup.app)
     app.command(backup.restore, sort_key=backup.PLACE + 1)
+    app.command(pipeline.app)
     return app
 
 
