@@ -7,8 +7,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 import strandline
+from strandline.pipelines.columns import RECORD
 from strandline.spark import table
-from strandline.spark.columns import RECORD
 from tests.spark.stores import BATCH, open_store, read, reader, records
 from tests.spark.test_tables import collected
 

@@ -73,7 +73,7 @@ def import_format(
     summary.bad, summary.dry_run, summary.files = [], dry_run, len(places)
     write_id, create = f"import/{own_id}", options.get("create", False)
     if not dry_run:
-        await_delivered(path, producer_of(write_id), lake=lake, clock=clock)
+        await_delivered(path, topic, producer_of(write_id), lake=lake, clock=clock)
     summary.complete = _is_there(path, lake, topic, write_id, create=create)
     summary.parts_before = int(summary.complete)
     if not summary.complete:
