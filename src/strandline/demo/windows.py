@@ -55,6 +55,7 @@ def _follow(
     stage: Stage, scene: Scene, store: Store, sales: Topic, spark: SparkSession
 ) -> list[tuple[str, str, int, int]]:
     sold: Counter[str] = Counter()
+    _sell_basket(sales, 0.0, sold)
     seller = threading.Thread(target=_sell, args=(store, sales, scene.sales_s, sold))
     live = spark.readStream.format("strandline").option("topic", "sales").load(store.path)
     query = (
@@ -66,6 +67,7 @@ def _follow(
         .start()
     )
     with stage.bar("selling, and following", 1) as update:
+        query.processAllAvailable()  # what comes first takes seconds: Spark plans and compiles
         seller.start()
         seller.join()
         query.processAllAvailable()
@@ -108,18 +110,22 @@ def _sell(store: Store, sales: Topic, seconds: float, sold: Counter[str]) -> Non
     begun = time.monotonic()
     ticks = 0
     while (gone_s := time.monotonic() - begun) < seconds:
-        basket = [
-            (item, cents)
-            for place, (item, cents) in enumerate(_ITEMS.items())
-            for _ in range(1 + place + int(gone_s * (place + 1)))
-        ]
-        sales.append_many([json.dumps({"item": i, "cents": c}).encode() for i, c in basket])
-        sold.update(item for item, _ in basket)
+        _sell_basket(sales, gone_s, sold)
         ticks += 1
         if ticks % 5 == 0:
             store.checkpoint()
             store.relocate()
         time.sleep(_TICK_S)
+
+
+def _sell_basket(sales: Topic, gone_s: float, sold: Counter[str]) -> None:
+    basket = [
+        (item, cents)
+        for place, (item, cents) in enumerate(_ITEMS.items())
+        for _ in range(1 + place + int(gone_s * (place + 1)))
+    ]
+    sales.append_many([json.dumps({"item": i, "cents": c}).encode() for i, c in basket])
+    sold.update(item for item, _ in basket)
 
 
 def _compact(stage: Stage, store: Store, sales: Topic, spark: SparkSession) -> None:
