@@ -120,16 +120,16 @@ def files(
 def topics(url: str, *, options: Mapping[str, str] | None = None) -> list[TopicFiles]:
     """Every topic in the lake at this url, by name."""
     objects = open_objects(url, options=options)
-    store_id = _owner(objects)
-    manifests = (_newest(objects, store_id, each.topic_id) for each in names.every_topic(objects))
+    store_id = owner_of(objects)
+    manifests = (newest_of(objects, store_id, each.topic_id) for each in names.every_topic(objects))
     live = (_facts(objects, manifest) for manifest in manifests if manifest is not None)
     return sorted(live, key=lambda each: (each.topic, each.topic_id))
 
 
 def _find(objects: Objects, topic: str, version: int | None) -> Manifest:
-    store_id = _owner(objects)
+    store_id = owner_of(objects)
     for topic_id in reversed(names.topics_named(objects, topic)):
-        newest = _newest(objects, store_id, topic_id)
+        newest = newest_of(objects, store_id, topic_id)
         if newest is None:
             continue
         if version is None or version == newest.number:
@@ -144,7 +144,8 @@ def _find(objects: Objects, topic: str, version: int | None) -> Manifest:
     raise _unknown(objects, topic)
 
 
-def _owner(objects: Objects) -> bytes:
+def owner_of(objects: Objects) -> bytes:
+    """The id of the store whose lake this is."""
     store_id = terms.identity_of(objects)
     if store_id is None:
         raise Invalid(
@@ -153,7 +154,7 @@ def _owner(objects: Objects) -> bytes:
     return store_id
 
 
-def _newest(objects: Objects, store_id: bytes, topic_id: int) -> Manifest | None:
+def newest_of(objects: Objects, store_id: bytes, topic_id: int) -> Manifest | None:
     """The newest version, None for a topic that was deleted."""
     manifest = History(objects, store_id, topic_id).newest().manifest
     return None if manifest.dropped else manifest

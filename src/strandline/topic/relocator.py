@@ -17,6 +17,9 @@ Payload is counted record by record while there is a local copy, and by whole fi
 (``lake/cold.py``). So at 5 each file's payload becomes what is live of it at that moment: counted
 before the locks are taken, and corrected by what was deleted or evicted since.
 
+Others may replace files of the lake at any moment, by merging them (``pipelines/compact.py``). A
+look at the newest manifest adopts theirs; a rewrite that meets them gives way.
+
 A store that is not there (credentials, bucket, network) fails the job's turn: health shows it, the
 job tries again with growing pauses, and everything else goes on with the local copies. A damaged
 file is not rewritten and in nobody's way: ``topic/scrubber.py`` deals with it.
@@ -33,8 +36,15 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from strandline.env.clock import Clock
-from strandline.errors import Corrupt, Invalid, StrandlineError, Unavailable, UnknownTopic
-from strandline.lake.cold import Cold
+from strandline.errors import (
+    Conflict,
+    Corrupt,
+    Invalid,
+    StrandlineError,
+    Unavailable,
+    UnknownTopic,
+)
+from strandline.lake.cold import Cold, succeeded
 from strandline.lake.columns import SCHEMA
 from strandline.lake.entry import LakeFile
 from strandline.lake.intake import Intake
@@ -186,14 +196,15 @@ class Relocator:
 
         It is ours from before a crash. Or somebody has opened a copy of this store and moved on
         from there; then two histories have parted, and ours must not make room for the other. What
-        is damaged here cannot be compared: its neighbours can.
+        is damaged here cannot be compared: its neighbours can. A file may begin with what we know,
+        and have let go of, when somebody merged it with older ones.
         """
         compared, damaged = 0, None
         for file in manifest.files:
             if file.last_seq <= known:
                 continue
             for zone in self._lake.zones_of(state.id, file):
-                first_seq = max(zone.first_seq, state.floor)
+                first_seq = max(zone.first_seq, state.floor, known + 1)
                 if first_seq > zone.last_seq:
                     continue
                 theirs = live_table(Part(zone, first_seq, zone.last_seq), state.deleted)
@@ -224,15 +235,9 @@ class Relocator:
             with shard.maintenance:
                 if state.dropped:
                     return
-                old = state.cold
-                new = Cold.of_files(
-                    manifest.number,
-                    manifest.files,
-                    {} if old is None else old.known_payloads(),
-                    released=0 if old is None else old.released,
-                )
+                new, less = succeeded(state.cold, manifest.number, manifest.files, state.floor)
                 with state.guard:
-                    state.gone_payload += _shrunk(old, new, state.floor)
+                    state.gone_payload += less
                     state.cold = new
 
     def _save(self, state: TopicState) -> None:
@@ -319,6 +324,9 @@ class Relocator:
                     manifest = self._rewrite(state, file)
                 except Corrupt:
                     self._damaged.add(file.name())
+                except Conflict:  # somebody else has replaced it
+                    manifest = self._intake.load(state.id)
+                    break
         if manifest.number != cold.manifest:
             self._adopt(state, manifest)
             self._save(state)
@@ -333,10 +341,14 @@ class Relocator:
         purged = None
         if deleted:
             purged = deleted & BitMap64(range(file.first_seq, file.last_seq + 1))
-        return self._intake.commit(
-            state.id,
-            lambda old: old.with_replaced([file.name()], [new], at_us=now_us, purged=purged),
-        )
+        try:
+            return self._intake.commit(
+                state.id,
+                lambda old: old.with_replaced([file.name()], [new], at_us=now_us, purged=purged),
+            )
+        except Conflict:
+            self._intake.discard(state.id, new)
+            raise
 
     def _empty_trash(self) -> None:
         """Tell the lake of topics that are no more; their files leave after the grace period."""
@@ -387,25 +399,6 @@ def live_rows(state: TopicState, file: LakeFile) -> int:
 
 def _adding(file: LakeFile) -> Callable[[Manifest], Manifest]:
     return lambda manifest: manifest.with_added([file])
-
-
-def _shrunk(old: Cold | None, new: Cold, floor: int) -> int:
-    """Payload that left with files that were rewritten; below the floor it is counted already."""
-    if old is None:
-        return 0
-    kept = set(new.contents)
-    known = set(old.contents)
-    left = sum(
-        old.payloads[place]
-        for place in range(len(old))
-        if old.contents[place] not in kept and floor <= old.lasts[place] <= old.released
-    )
-    came = sum(
-        new.payloads[place]
-        for place in range(len(new))
-        if new.contents[place] not in known and new.lasts[place] <= old.released
-    )
-    return left - came
 
 
 def to_relocate(state: TopicState, settings: LakeSettings) -> list[Run]:
