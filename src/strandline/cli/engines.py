@@ -1,56 +1,59 @@
-"""Which engine runs the tasks of a pipeline: ``--engine``, ``--master``."""
+"""What runs the tasks of a pipeline. Spark is imported only when it is taken."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Any
+import importlib.util
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from strandline import pipelines
 from strandline.cli.options import byte_count
 from strandline.errors import NotInstalled
-from strandline.pipelines.engine import SPARK_FROM, Asked, Chooser, Engine, choose
+from strandline.pipelines.engine import SPARK_FROM, Asked, Chooser, Engine
+from strandline.settings import MIB
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SPARK = "pip install 'strandline[spark]'"
 
 
-@Parameter(name="*", group="What runs it")
+@Parameter(name="*", group="Where it runs")
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EngineOptions:
-    """Threads of this process, or Spark."""
+class Where:
+    """What runs the tasks of a pipeline."""
 
     engine: Annotated[
-        Asked, Parameter(help="Threads here (embedded), Spark, or by size (auto).")
+        Asked, Parameter(help="This process, Spark, or by the size of what there is to do.")
     ] = "auto"
-    master: Annotated[str, Parameter(help="Where Spark runs: local[*], spark://host:7077, …")] = (
-        "local[*]"
-    )
-    spark_from: Annotated[
-        str | None, Parameter(metavar="SIZE", help="From how many bytes on auto takes Spark.")
-    ] = None
+    master: Annotated[
+        str, Parameter(metavar="URL", help="The Spark master: local[*], spark://host:7077, …")
+    ] = "local[*]"
+    threshold: Annotated[
+        str,
+        Parameter(metavar="SIZE", help="Stored bytes from which on `auto` takes Spark."),
+    ] = f"{SPARK_FROM // MIB}MiB"
 
     def chooser(self) -> Chooser:
-        """The engine for work on so many bytes."""
-        threshold = SPARK_FROM if self.spark_from is None else byte_count(self.spark_from)
+        threshold = byte_count(self.threshold)
+        return partial(pipelines.choose, asked=self.engine, threshold=threshold, spark=self._spark)
 
-        def chosen(size: int) -> Engine:
-            return choose(size, asked=self.engine, threshold=threshold, spark=self._spark)
+    def session(self) -> SparkSession:
+        """A session, or ``NotInstalled`` with the command that installs what is missing."""
+        if importlib.util.find_spec("pyspark") is None:
+            raise NotInstalled(f"there is no pyspark here: {_SPARK}")
+        from strandline.spark.sessions import session  # noqa: PLC0415 - heavy, often not wanted
 
-        return chosen
-
-    def session(self) -> Any:
-        """A session of Spark."""
-        try:
-            from strandline.spark import session  # noqa: PLC0415 - optional, and slow to import
-        except ImportError as error:
-            raise NotInstalled(
-                f"there is no pyspark ({error}): pip install 'strandline[spark]'"
-            ) from error
         return session(self.master)
 
     def _spark(self) -> Engine:
         spark = self.session()
-        from strandline.spark import SparkEngine  # noqa: PLC0415 - as above
+        from strandline.spark.engine import SparkEngine  # noqa: PLC0415 - as above
 
         return SparkEngine(spark)
 
 
-ENGINE = EngineOptions()
+HERE = Where()

@@ -53,7 +53,7 @@ def files(
         An older version that is still kept.
     """
     try:
-        found = outside.files(_url(target), topic, version=version)
+        found = outside.files(url_of(target), topic, version=version)
     except UnknownTopic as error:
         error.add_note("`strandline lake topics` lists those that have records in the lake")
         raise
@@ -75,7 +75,7 @@ def files(
 def list_topics(*, target: Target = TARGET) -> None:
     """List the topics that have records in the lake."""
     out = output(target.output)
-    out.rows([_listed(each) for each in outside.topics(_url(target))])
+    out.rows([_listed(each) for each in outside.topics(url_of(target))])
     out.end()
 
 
@@ -132,7 +132,8 @@ def sweep(
     out.end()
 
 
-def _url(target: Target) -> str:
+def url_of(target: Target) -> str:
+    """Where the lake is."""
     if target.lake_url:
         return target.lake_url
     must_exist(target.store)

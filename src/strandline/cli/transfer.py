@@ -11,11 +11,11 @@ from cyclopts import Parameter
 
 from strandline.cli import cells
 from strandline.cli.cells import Made, Row, row_of
-from strandline.cli.engines import ENGINE, EngineOptions
+from strandline.cli.engines import HERE, Where
 from strandline.cli.opening import must_exist
 from strandline.cli.options import TARGET, Flag, Target, byte_count
 from strandline.cli.output import print_report
-from strandline.cli.progress import Bar
+from strandline.cli.progress import Steps
 from strandline.errors import Invalid
 from strandline.pipelines import exporting, importing
 from strandline.pipelines.exporting import ExportSummary
@@ -127,7 +127,7 @@ def import_files(
     dry_run: DryRun = False,
     reading: ReadOptions = READING,
     fields: FieldOptions = NO_FIELDS,
-    engine: EngineOptions = ENGINE,
+    where: Where = HERE,
     target: Target = TARGET,
 ) -> None:
     """Import files into a topic, every row once, in the order of the files.
@@ -137,14 +137,14 @@ def import_files(
     """
     must_exist(target.store)
     if reading.format in ("auto", *FORMATS):
-        with Bar() as bar:
+        with Steps() as steps:
             summary = importing.import_files(
                 target.store,
                 topic,
                 files,
-                engine=engine.chooser(),
+                engine=where.chooser(),
                 dry_run=dry_run,
-                progress=bar.show,
+                progress=steps.show,
                 format=reading.format,
                 fields=fields.fields(),
                 id=id,
@@ -154,7 +154,7 @@ def import_files(
                 lake=target.lake_url,
                 part_bytes=byte_count(reading.part_size),
             )
-    elif engine.engine != "spark":
+    elif where.engine != "spark":
         raise Invalid(
             f"--format is auto, {', '.join(FORMATS)}, not {reading.format!r}: with --engine spark "
             "also what Spark can read"
@@ -163,7 +163,7 @@ def import_files(
         from strandline.spark import import_format  # noqa: PLC0415 - optional, and slow to import
 
         summary = import_format(
-            engine.session(),
+            where.session(),
             target.store,
             topic,
             files,
@@ -185,7 +185,7 @@ def export(
     dry_run: DryRun = False,
     records: RecordOptions = ALL_RECORDS,
     writing: WriteOptions = WRITING,
-    engine: EngineOptions = ENGINE,
+    where: Where = HERE,
     target: Target = TARGET,
 ) -> None:
     """Export the records of a topic to files, as they are now.
@@ -194,14 +194,14 @@ def export(
     on with the records of the first one.
     """
     must_exist(target.store)
-    with Bar() as bar:
+    with Steps() as steps:
         summary = exporting.export(
             target.store,
             topic,
             to,
-            engine=engine.chooser(),
+            engine=where.chooser(),
             dry_run=dry_run,
-            progress=bar.show,
+            progress=steps.show,
             format=writing.format,
             columns=[name.strip() for name in writing.columns.split(",") if name.strip()],
             data=writing.data or "",

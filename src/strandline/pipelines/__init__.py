@@ -11,6 +11,7 @@ conditions.py    comparisons of columns: what they skip, and which rows they kee
 columns.py       the columns of a record as tasks read them
 cuts.py          which files, zones and local records a read needs, cut into parts
 parts.py         one task of a read: Arrow batches
+
 deliver.py       staged rows into a topic, once, whoever has the store open
 importing.py     files into a topic
 formats.py       the files of an import: cut into slices, and read

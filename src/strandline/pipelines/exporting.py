@@ -18,7 +18,7 @@ a read tells of them. Appends may go on meanwhile; they are behind the position.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TypedDict, Unpack
 
@@ -33,6 +33,7 @@ from strandline.env.objects import Objects
 from strandline.errors import AlreadyThere, Conflict, Corrupt, Invalid, NotFound, RecordsLost
 from strandline.pipelines import columns as named
 from strandline.pipelines import parts
+from strandline.pipelines.compact import Progress
 from strandline.pipelines.engine import Chooser, Embedded, Engine
 from strandline.pipelines.expanding import Expanded, Kinds, columns_of, merged, note_kinds
 from strandline.pipelines.export_plan import (
@@ -63,8 +64,6 @@ FILE_BYTES = 128 * MIB
 
 _FILE_ROWS = (1_000, 1_000_000)
 _GONE = ("deleted", "recreated")
-
-Progress = Callable[[str, int, int], None]
 
 
 class ExportOptions(TypedDict, total=False):

@@ -12,6 +12,8 @@ Files with a second ending ``.gz``, ``.zst`` or ``.bz2`` are unpacked, and read 
 
 from __future__ import annotations
 
+import csv as plain_csv
+import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -39,7 +41,7 @@ _BLOCK = 4 * 1024 * 1024
 _CSV_BLOCK = 16 * 1024 * 1024  # no row may be longer
 _LINE_MAX = 64 * 1024 * 1024
 _SEARCHED = 64 * 1024
-_HEADER = csv.ReadOptions(use_threads=False, block_size=_CSV_BLOCK)
+_HEADER_MAX = 1024 * 1024
 
 
 class Slice(msgspec.Struct, frozen=True, kw_only=True):
@@ -223,8 +225,8 @@ class _Reader:
         if self._piece.next < 0:
             with self._stream() as stream:
                 yield from self._of_rows(stream, names)
-        else:
-            yield from self._of_rows(pa.BufferReader(b"".join(self._blocks())), names)
+        elif lines := b"".join(self._blocks()):
+            yield from self._of_rows(pa.BufferReader(lines), names)
 
     def _of_rows(self, source: Any, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         headed = not self._piece.first
@@ -318,11 +320,10 @@ def _begins_array(blocks: Iterator[bytes]) -> bool:
 
 def _header(stream: Any) -> list[str]:
     """The names of the columns; none when there are no rows."""
-    begin = bytes(stream.read(_CSV_BLOCK))
+    begin = bytes(stream.read(_HEADER_MAX)).removeprefix(b"\xef\xbb\xbf")
     if b"\n" not in begin and b"\r" not in begin:
         return []
-    names: list[str] = csv.open_csv(pa.BufferReader(begin + b"\n"), _HEADER).schema.names
-    return names
+    return next(plain_csv.reader(io.StringIO(begin.decode(errors="replace"), newline="")), [])
 
 
 def _csv(source: Any, unfit: list[tuple[int, str]], names: Sequence[str], *, headed: bool) -> Any:

@@ -16,7 +16,7 @@ one fingerprint can be imported, so files that have changed since are noticed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Literal, TypedDict, Unpack
 
@@ -31,6 +31,7 @@ from strandline.env.sources import SourceFile, find_sources
 from strandline.errors import Invalid, UnknownTopic
 from strandline.inbox import delivery, staging
 from strandline.inbox.delivery import CHUNK_BITS, Staged
+from strandline.pipelines.compact import Progress
 from strandline.pipelines.deliver import PATIENCE_S, await_delivered, deliver, discard, lake_of
 from strandline.pipelines.engine import Chooser, Embedded, Engine
 from strandline.pipelines.formats import FORMATS, Slice, read_slice, slices_of
@@ -48,7 +49,6 @@ ID_SIZE_MAX = 100
 PLAN_VERSION = 1
 """Part of the fingerprint: counts the ways in which files have been cut into parts."""
 
-Progress = Callable[[str, int, int], None]
 OnBad = Literal["fail", "skip"]
 
 

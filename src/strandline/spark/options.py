@@ -31,7 +31,8 @@ from strandline.errors import Invalid
 from strandline.pipelines import columns
 from strandline.pipelines.conditions import Condition, time_of
 from strandline.pipelines.deliver import PATIENCE_S
-from strandline.pipelines.positions import Offsets, is_pattern
+from strandline.pipelines.lakes import is_pattern
+from strandline.pipelines.positions import Offsets
 from strandline.record import check_topic_name
 
 _NAMES = {

@@ -84,6 +84,22 @@ def test_what_straddles_counts_its_released_part_and_later_all_of_it(restart):
     assert topic.statistics().payload_bytes == 0
 
 
+def test_a_merged_file_counts_no_more_than_those_in_its_place():
+    """It holds rows of a file that had left, because the lake was not told of that yet."""
+    world = ColdWorld()
+    topic = world.cold_topic(6)
+    topic.delete(before=151)
+    before = topic.statistics().payload_bytes
+
+    compacted(world)
+    noticed(world)
+
+    assert list(topic._state.cold.rows) == [500]
+    assert topic.statistics().payload_bytes == before
+    topic.delete(before=601)
+    assert topic.statistics().payload_bytes == 0
+
+
 def test_a_tag_is_found_in_the_released_part_of_a_file_that_straddles():
     _, topic = straddling()
 
