@@ -13,7 +13,7 @@ from typing import Any
 from strandline.schema import Kind
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-BAD_BYTE = "\ue000"
+BAD_BYTE = "\ue000\ue001\ue002"  # which no generator comes upon
 _MOMENT = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d+))?(?:[Zz]|([+-])(\d\d):?(\d\d))",
     re.ASCII,
@@ -34,13 +34,19 @@ def _object(data: bytes) -> dict[str, Any]:
     """The fields of a JSON object, none where it is none. Text that is no UTF-8 is marked."""
     text = re.sub("[\udc80-\udcff]", BAD_BYTE, data.decode(errors="surrogateescape"))
     try:
-        found = json.loads(text, parse_constant=_refused, parse_int=_whole)
+        found = json.loads(
+            text, parse_constant=_refused, parse_int=_whole, object_pairs_hook=_whole_text
+        )
     except (ValueError, RecursionError):
         return {}
-    halves = re.compile("[\ud800-\udfff]")
-    if not isinstance(found, dict) or halves.search(json.dumps(found, ensure_ascii=False)):
-        return {}  # half of a pair of \u escapes is no character, so this is no JSON
-    return found
+    return found if isinstance(found, dict) else {}
+
+
+def _whole_text(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The last of every name. Half of a pair of \\u escapes is no character, and this no JSON."""
+    if re.search("[\ud800-\udfff]", json.dumps(pairs, ensure_ascii=False)):
+        raise ValueError(pairs)
+    return dict(pairs)
 
 
 def _refused(constant: str) -> None:

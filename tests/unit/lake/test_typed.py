@@ -82,6 +82,7 @@ ROWS = st.one_of(
 @settings(max_examples=600, deadline=None)
 @given(st.lists(ROWS, max_size=8))
 @example([b'{"text":"\xff","u":1}', b'{"other":"\xff","u":1}', b'{"\xff":1,"u":1}'])
+@example([b'{"text": "\\ud800", "text": 0, "u": 0}'])
 @example([b'{"u":1,"u":"x"}', b'{"u":"x","u":1}', b'{"f":%s}' % (b"1" * 5000)])
 @example([b'{"other":%s,"u":1}' % (b"[" * 100_000 + b"]" * 100_000), b'{"u":1}'])
 @example([b'{"at":"2026-01-02T03:04:05.9999999Z"}', b'{"at":"9999-12-31T23:59:59.9999999Z"}'])

@@ -82,10 +82,12 @@ def test_the_lake_is_told_of_a_schema_though_nothing_moves():
 
     topic.alter(schema=WIDER)
     world.store.relocate()
+    told = manifest_of(world, topic)
     world.reopen().relocate()
 
-    assert manifest_of(world, topic).schema == Schema(2, WIDER)
+    assert told.schema == Schema(2, WIDER)
     assert versions(world, topic) == [1, 1]
+    assert manifest_of(world, topic).number == told.number
 
 
 def test_a_turn_without_news_asks_the_lake_nothing():
