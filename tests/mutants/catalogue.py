@@ -11,20 +11,9 @@ import importlib
 import inspect
 import textwrap
 import types
-from typing import NamedTuple
 
-
-class Mutant(NamedTuple):
-    """What to break, how, and who must notice."""
-
-    place: str
-    """``module:function`` below ``strandline``."""
-    old: str
-    new: str
-    file: str
-    """Of the test, without its ending: in ``tests/crash/sim``, or a path below ``tests``."""
-    test: str
-
+from tests.mutants.deliveries import DELIVERIES
+from tests.mutants.mutant import Mutant
 
 MUTANTS = {
     "acknowledge before the sync": Mutant(
@@ -410,6 +399,7 @@ MUTANTS = {
         "test_backup_crash",
         "test_any_call_to_the_place_may_fail_in_a_restore[flipped]",
     ),
+    **DELIVERIES,
 }
 
 SAMPLE = (
