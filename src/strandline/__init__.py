@@ -2,7 +2,8 @@
 
 The folders in the order in which data flows through them; each imports only those before it:
 
-    errors.py record.py settings.py   what callers see: errors, values, what can be set
+    errors.py record.py               what callers see: errors, values
+    schema.py settings.py             what can be set, fields and types included
     env/                              clock, disk, objects, process: the only door to the world
     jobs.py                           background work with one life cycle
     wal/                              1 durable: frames on disk, group commit, recovery

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from strandline.errors import Invalid
+from strandline.schema import checked_fields
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -239,6 +240,14 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     dedupe_node: bool = True
     """Whether a reader that names its node is spared that node's own records."""
 
+    schema: dict[str, str] = {}
+    """Fields of ``data``, a JSON object, by name, with their types (``schema.py``): typed columns
+    in the lake. Deriving them takes time and space when records move there; appends are not
+    checked. A change is for files that are written from then on."""
+
+    schema_version: int = 0
+    """How often the schema was changed. Not an option: it counts by itself."""
+
 
 def checked(settings: Settings) -> Settings:
     """The settings themselves, or a clear error that names the bad one."""
@@ -257,11 +266,16 @@ def checked(settings: Settings) -> Settings:
 
 def topic_config(base: TopicConfig, options: dict[str, object]) -> TopicConfig:
     """The base with the options put in, or a clear error that names the bad one."""
-    known = TopicConfig.__struct_fields__
+    known = [name for name in TopicConfig.__struct_fields__ if name != "schema_version"]
     for name in options:
         if name not in known:
             raise Invalid(f"unknown topic option {name!r}: known are {', '.join(known)}")
-    merged = {name: getattr(base, name) for name in known} | options
+    merged = msgspec.structs.asdict(base) | options
+    if "schema" in options:
+        fields = checked_fields(options["schema"])
+        changed = fields != base.schema
+        merged["schema"] = fields if changed else base.schema  # the order of fields is no change
+        merged["schema_version"] = base.schema_version + changed
     try:
         config = msgspec.convert(merged, TopicConfig)
     except msgspec.ValidationError as error:

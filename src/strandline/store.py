@@ -164,6 +164,11 @@ class Store:
             self._checkpointer.checkpoint()
             self._sealer.run_once()
 
+    @property
+    def lake_objects(self) -> Objects:
+        """Where the lake is, for pipelines."""
+        return self._objects
+
     def relocate(self, progress: Progress = _silent) -> None:
         """Move sealed segments beyond the hot bound into the lake now."""
         self._check_writable()

@@ -74,6 +74,27 @@ def test_topics_lists_what_is_in_the_lake(cold: Command):
     assert (json["files"], json["first_seq"], json["last_seq"]) == (4, 1, 400)
 
 
+def test_files_and_topics_tell_the_schema(data_dir: str, command: Command):
+    with open_small(data_dir) as store:
+        store.topic("orders", schema={"price": "f64"})
+        fill(store, batches=2)
+        store.topic("orders").alter(schema={"price": "f64", "note": "string | null"})
+        fill(store, batches=1)
+
+    table = command("lake", "files", "orders").out
+    json = command("lake", "files", "orders", "--output", "json").json
+    (listed,) = command("lake", "topics", "--output", "json").json
+
+    assert "price: f64, note: string | null (version 2)" in table
+    assert ("version 1" in table, "SCHEMA" in table) == (True, True)
+    assert (json["schema"], json["schema_version"]) == (
+        {"price": "f64", "note": "string | null"},
+        2,
+    )
+    assert [file["schema_version"] for file in json["files"]] == [1, 2]
+    assert listed["schema_version"] == 2
+
+
 def test_relocate_moves_what_is_due_and_says_what(warm: Command):
     (moved,) = warm("lake", "relocate", "--output", "json").json
     again = warm("lake", "relocate")

@@ -42,6 +42,7 @@ def test_an_empty_store_has_an_empty_list(command: Command):
 def test_create_takes_every_option(command: Command):
     options = ["--durability", "fsync", "--ttl", "1h", "--cap-records", "10", "--cap-bytes", "1MiB"]
     options += ["--discard", "reject", "--idempotency-window", "5m", "--no-dedupe-node"]
+    options += ["--schema", "price:float", "--schema", 'cur: ["EUR", "USD"] | null']
 
     made = command("topic", "create", "orders", *options, "--output", "json")
     shown = command("topic", "show", "orders", "--output", "json")
@@ -54,6 +55,8 @@ def test_create_takes_every_option(command: Command):
         "discard": "reject",
         "idempotency_window_ms": 300_000,
         "dedupe_node": False,
+        "schema": {"price": "f64", "cur": '["EUR","USD"] | null'},
+        "schema_version": 1,
     }
     assert shown.json["config"] == made.json["config"]
 
@@ -78,6 +81,29 @@ def test_alter_changes_only_what_is_given(command: Command):
 
     assert answer.code == 0
     assert (shown["durability"], shown["cap_records"], shown["ttl_ms"]) == ("fsync", 3, 0)
+
+
+def test_a_schema_is_shown_changed_and_taken_off(command: Command):
+    command("topic", "create", "orders", "--schema", "price:f64", "--schema", "note:string | null")
+
+    shown = command("topic", "show", "orders").out
+    changed = command("topic", "alter", "orders", "--schema", "price:i64", "--output", "json").json
+    without = command("topic", "alter", "orders", "--no-schema", "--output", "json").json
+
+    assert "price: f64, note: string | null (version 1)" in shown
+    assert changed["config"]["schema"] == {"price": "i64"}
+    assert (without["config"]["schema"], without["config"]["schema_version"]) == ({}, 3)
+
+
+def test_a_bad_schema_is_told_by_its_field(command: Command):
+    answers = [
+        command("topic", "create", "orders", "--schema", text).err
+        for text in ("price", "price:decimal", "seq:u64")
+    ]
+
+    assert "as NAME:TYPE" in answers[0]
+    assert "field 'price' has no type 'decimal'" in answers[1]
+    assert "field 'seq' has the name of a record's column" in answers[2]
 
 
 def test_alter_without_a_change_is_refused(command: Command):

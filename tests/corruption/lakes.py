@@ -45,6 +45,24 @@ def opened(disk: SimDisk, objects: SimObjects, *, copy_hot: bool = False) -> Sto
 
 
 @functools.cache
+def typed_store() -> tuple[SimDisk, SimObjects]:
+    """The same with a schema that changed: files of two versions, and typed columns in all."""
+    disk, objects = SimDisk(), SimObjects(clock=SimClock())
+    with opened(disk, objects) as store:
+        topic = store.topic("typed", schema={"n": "i64", "word": "string"})
+        for batch in range(4):
+            for number in range(BATCH):
+                topic.append(b'{"n": %d, "word": "w%d"}' % (number, batch), tag=f"t{number}")
+            store.checkpoint()
+            store.relocate()
+            if batch == 2:
+                topic.alter(schema={"n": "f64", "word": ["w0", "w3"]})
+        topic.delete(match="t3")
+        store.relocate()
+    return disk.kill(), objects.fork()
+
+
+@functools.cache
 def lake_store(*, copy_hot: bool = False) -> tuple[SimDisk, SimObjects]:
     """A disk and a lake, closed cleanly. Shared: only ever damage a copy."""
     disk, objects = SimDisk(), SimObjects(clock=SimClock())

@@ -1,4 +1,4 @@
-"""Mutants of the way on which batches of other processes come into a topic, exactly once."""
+"""Bugs to plant on the way by which batches of other processes come into a topic, exactly once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a mutant is."""
+"""A bug that is planted on purpose."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import strandline
 from strandline.errors import Conflict, TooLarge, TopicFull
+from strandline.pipelines import Embedded, compact
 from strandline.settings import (
     LakeSettings,
     SegmentSettings,
@@ -299,12 +300,22 @@ class ColdTopicMachine(TopicMachine):
         hot_segments=st.sampled_from((0, 1, 3)),
         zone_rows=st.sampled_from((1, 5, 100)),
         file_bytes=st.sampled_from((1, 1000)),
+        copy_hot=st.booleans(),
     )
     def begin(
-        self, durability, cap_records, compression, shards, hot_segments, zone_rows, file_bytes
+        self,
+        durability,
+        cap_records,
+        compression,
+        shards,
+        hot_segments,
+        zone_rows,
+        file_bytes,
+        copy_hot,
     ):
         self.lake = LakeSettings(
             hot_segments=hot_segments,
+            copy_hot=copy_hot,
             zone_rows=zone_rows,
             file_bytes=file_bytes,
             cache_bytes=1000,
@@ -318,6 +329,28 @@ class ColdTopicMachine(TopicMachine):
     def relocate(self):
         self.store.relocate()
         self.model.log_floor()
+
+    @rule(batches=st.integers(0, 3), file_bytes=st.sampled_from((500, 1 << 20)), seen=st.booleans())
+    def somebody_else_compacts(self, batches, file_bytes, seen):
+        """New segments, of which some are let go, then files merged without the store's help."""
+        for _ in range(batches):
+            self.append_plain_ones([b"x" * 9, b"yy"])
+            self.checkpoint(noise=False)
+        self.relocate()
+        if self.topic._state.cold is None:
+            return
+
+        summary = compact(
+            self.store.lake_objects,
+            settings=LakeSettings(file_bytes=file_bytes, zone_rows=9),
+            engine=Embedded(1),
+            clock=self.clock,
+        )
+
+        assert not summary.skipped
+        if seen:
+            self.store._relocator._looked.clear()
+            self.relocate()
 
     @rule(
         cap_records=st.sampled_from((0, 10, 60)),
@@ -346,6 +379,16 @@ class ColdTopicMachine(TopicMachine):
         assert found.earliest_seq == self.model.earliest_seq
         assert found.count == len(self.model.live)
         assert found.payload_bytes >= self.model.payload_bytes
+        hot = self.model.payload_from(self.topic._state.hot_seq)
+        assert found.payload_bytes == self._counted_cold() + hot
+
+    def _counted_cold(self) -> int:
+        state = self.topic._state
+        cold = state.cold
+        if cold is None:
+            return 0
+        places = [n for n in range(len(cold)) if cold.counted_last(n) >= state.floor]
+        return sum(cold.counted(place) for place in places)
 
     @rule()
     def delete_everything(self):

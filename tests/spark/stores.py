@@ -11,8 +11,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import Filter, InputPartition
 
 import strandline
+from strandline.pipelines.columns import RECORD
 from strandline.settings import LakeSettings, SegmentSettings, Settings, SpaceSettings, WalSettings
-from strandline.spark.columns import RECORD
 from strandline.spark.options import parse
 from strandline.spark.readers import BatchReader
 from strandline.store import Store

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import datasource
 
 from strandline.errors import Conflict, Invalid, NotFound, RecordsLost, Unavailable, UnknownTopic
+from strandline.pipelines import cuts
 from strandline.spark import plans, position
 from strandline.testing.sim_clock import SimClock
 from tests.spark.stores import (
@@ -28,9 +29,9 @@ from tests.spark.stores import (
 def hot(request, monkeypatch) -> str:
     """How records that are not in the lake get to the query."""
     if request.param == "by executors":
-        monkeypatch.setattr(plans, "CARRIED_BYTES_MAX", -1)
-        monkeypatch.setattr(plans, "TASK_ROWS", 15)  # files are cut too
-        monkeypatch.setattr(plans, "_HOT_TASK_SEQS", 30)
+        monkeypatch.setattr(cuts, "CARRIED_BYTES_MAX", -1)
+        monkeypatch.setattr(cuts, "TASK_ROWS", 15)  # files are cut too
+        monkeypatch.setattr(cuts, "_HOT_TASK_SEQS", 30)
     return request.param
 
 
@@ -89,7 +90,7 @@ def test_what_comes_after_the_plan_is_not_seen(data_dir, hot):
 
 
 def test_what_was_deleted_since_is_hidden_where_its_bytes_are_gone(data_dir, monkeypatch):
-    monkeypatch.setattr(plans, "CARRIED_BYTES_MAX", -1)
+    monkeypatch.setattr(cuts, "CARRIED_BYTES_MAX", -1)
     with open_store(data_dir, hot_segments=100) as store:
         topic = store.topic("t")
         topic.append_many([b"%d" % number for number in range(30)], tags=["a", "b", "c"] * 10)
@@ -104,7 +105,7 @@ def test_what_was_deleted_since_is_hidden_where_its_bytes_are_gone(data_dir, mon
 
 
 def test_what_was_deleted_before_stays_hidden_when_the_floor_rises(data_dir, monkeypatch):
-    monkeypatch.setattr(plans, "CARRIED_BYTES_MAX", -1)
+    monkeypatch.setattr(cuts, "CARRIED_BYTES_MAX", -1)
     with open_store(data_dir) as store:
         topic = store.topic("t")
         for number in range(30):
@@ -122,7 +123,7 @@ def test_what_was_deleted_before_stays_hidden_when_the_floor_rises(data_dir, mon
 
 
 def test_records_that_were_evicted_since_are_told_when_their_bytes_are_gone(data_dir, monkeypatch):
-    monkeypatch.setattr(plans, "CARRIED_BYTES_MAX", -1)
+    monkeypatch.setattr(cuts, "CARRIED_BYTES_MAX", -1)
     with open_store(data_dir, hot_segments=100) as store:
         topic = store.topic("t")
         fill(store, topic, 2)
@@ -303,7 +304,7 @@ def test_an_executor_without_the_lake_says_so(data_dir, tmp_path):
 
 
 def test_an_executor_without_the_store_says_so(data_dir, tmp_path, monkeypatch):
-    monkeypatch.setattr(plans, "CARRIED_BYTES_MAX", -1)
+    monkeypatch.setattr(cuts, "CARRIED_BYTES_MAX", -1)
     with open_store(data_dir) as store:
         store.topic("t").append_many([b"x"] * 5)
         made = reader(data_dir)

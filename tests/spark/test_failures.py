@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from strandline.errors import Corrupt, Denied, NotInstalled, RecordsLost, Unavailable
 from strandline.spark.failures import explain, plain_errors, told_briefly
-from strandline.spark.sessions import check_java
+from strandline.spark.sessions import check_java, check_master
 
 
 def fake_java(folder: Path, version: str) -> Path:
@@ -54,6 +55,42 @@ def test_a_java_that_is_new_enough_is_taken(tmp_path, monkeypatch):
     assert check_java() == str(java)
 
 
+def test_a_session_asks_for_java_first_and_ends_with_one_line(tmp_path):
+    fake_java(tmp_path, 'openjdk version "11.0.2" 2019-01-15')
+    program = """
+import strandline.spark
+try:
+    strandline.spark.session()
+except strandline.StrandlineError as error:
+    print(type(error).__name__, error)
+"""
+
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"JAVA_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    (line,) = done.stdout.splitlines()
+    assert line.startswith("NotInstalled Spark needs Java 17 or 21, and ")
+    assert "is Java 11: apt-get install" in line
+
+
+def test_a_master_that_does_not_answer_is_told_at_once():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+
+        check_master(f"spark://127.0.0.1:1,127.0.0.1:{port}")
+
+    with pytest.raises(Unavailable, match=rf"no Spark master answers at .*:{port} .*: start it"):
+        check_master(f"spark://127.0.0.1:{port}")
+    with pytest.raises(Unavailable, match="check host and port"):
+        check_master("spark://127.0.0.1")
+    check_master("local[2]")
+
+
 @pytest.mark.parametrize(
     ("text", "kind", "told"),
     [
@@ -72,6 +109,11 @@ def test_a_java_that_is_new_enough_is_taken(tmp_path, monkeypatch):
             'java.io.IOException: Cannot run program "/none/python": error=2',
             Unavailable,
             "could not start a Python worker: set PYSPARK_PYTHON",
+        ),
+        (
+            "java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\n\tat",
+            Unavailable,
+            "gave this application up: the logs of master and workers tell why",
         ),
         ("x\nstrandline.errors.Denied: no rights\n\tat org.apache", Denied, "^no rights$"),
         (

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from strandline.errors import Invalid, NotFound, UnknownTopic
+from strandline.pipelines.columns import RECORD
 from strandline.spark import explain, position, table, tables
-from strandline.spark.columns import RECORD
 from tests.spark.stores import cold_store, fill, open_store, random_store, records
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -122,7 +124,9 @@ def test_a_file_that_left_under_a_table_is_told_by_its_records(
 
     plain = explain(told.value)
     assert isinstance(plain, NotFound)
-    assert "records 41 to 80 of topic 1 is gone" in str(plain)
+    assert re.search(
+        r"records 41 to 80 is gone \(\S+\), which manifest \d+ of topic 't' lists", str(plain)
+    )
 
 
 @pytest.mark.parametrize(

@@ -167,6 +167,12 @@ def duration(ms: int) -> str:
     return f"{ms}ms" if ms else "-"
 
 
+def schema(fields: Mapping[str, str], version: int) -> str:
+    """The fields of a schema, and which version of it they are."""
+    told = ", ".join(f"{name}: {plain(kind)}" for name, kind in fields.items())
+    return f"{told} (version {version})" if fields else "-"
+
+
 def _put(json: Json, name: str, value: bytes | None) -> None:
     decoded = None if value is None else utf8(value)
     if value is not None and decoded is None:

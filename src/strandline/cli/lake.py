@@ -53,7 +53,7 @@ def files(
         An older version that is still kept.
     """
     try:
-        found = outside.files(_url(target), topic, version=version)
+        found = outside.files(url_of(target), topic, version=version)
     except UnknownTopic as error:
         error.add_note("`strandline lake topics` lists those that have records in the lake")
         raise
@@ -75,7 +75,7 @@ def files(
 def list_topics(*, target: Target = TARGET) -> None:
     """List the topics that have records in the lake."""
     out = output(target.output)
-    out.rows([_listed(each) for each in outside.topics(_url(target))])
+    out.rows([_listed(each) for each in outside.topics(url_of(target))])
     out.end()
 
 
@@ -132,7 +132,8 @@ def sweep(
     out.end()
 
 
-def _url(target: Target) -> str:
+def url_of(target: Target) -> str:
+    """Where the lake is."""
     if target.lake_url:
         return target.lake_url
     must_exist(target.store)
@@ -152,6 +153,7 @@ def _cold(store: Store) -> dict[str, ColdSummary]:
 def _json(found: TopicFiles) -> cells.Json:
     names = ("topic", "topic_id", "version", "created_us", "floor")
     json: cells.Json = {name: getattr(found, name) for name in names}
+    json |= {"schema": found.schema, "schema_version": found.schema_version}
     return json | {"deleted": found.deleted.to_pylist(), "rows": found.rows, "size": found.size}
 
 
@@ -164,6 +166,7 @@ def _facts(found: TopicFiles) -> dict[str, str]:
         "floor": str(found.floor),
         "deleted": f"{len(found.deleted)} rows that the files may still hold",
         "files": f"{len(found.files)} with {found.rows} rows, {cells.size(found.size)}",
+        "schema": cells.schema(found.schema, found.schema_version),
     }
 
 
@@ -177,6 +180,7 @@ def _file(found: FileFacts, version: int | None = None) -> Row:
         "rows": str(found.rows),
         "size": cells.size(found.size),
         "newest": cells.moment(found.ts_max) if found.rows else None,
+        "schema": f"version {found.schema_version}" if found.schema_version else None,
         "file": cells.plain(found.url),
     }
     return Made(json, columns)

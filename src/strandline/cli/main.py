@@ -17,6 +17,7 @@ from strandline.cli import (
     failures,
     inspect,
     lake,
+    pipeline,
     read,
     topics,
 )
@@ -41,7 +42,8 @@ def make_app() -> App:
         app.command(command, sort_key=place)
     app.command(topics.app)
     app.command(lake.app)
-    for place, command in enumerate(care, start=lake.PLACE + 1):
+    app.command(pipeline.app)
+    for place, command in enumerate(care, start=pipeline.PLACE + 1):
         app.command(command, sort_key=place)
     app.command(backup.app)
     app.command(backup.restore, sort_key=backup.PLACE + 1)

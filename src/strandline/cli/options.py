@@ -104,6 +104,14 @@ class TopicOptions:
     dedupe_node: Annotated[
         bool | None, Parameter(help="Whether a reader that names its node is spared its records.")
     ] = None
+    schema: Annotated[
+        list[str] | None,
+        Parameter(
+            metavar="FIELD:TYPE",
+            negative="--no-schema",
+            help="A field of the JSON in data, as price:f64; give all fields, one option for each.",
+        ),
+    ] = None
 
     def given(self) -> dict[str, object]:
         """The options that were given, by the names of ``TopicConfig``."""
@@ -117,6 +125,7 @@ class TopicOptions:
             if self.idempotency_window is None
             else milliseconds(self.idempotency_window),
             "dedupe_node": self.dedupe_node,
+            "schema": None if self.schema is None else fields_of(self.schema),
         }
         return {name: value for name, value in chosen.items() if value is not None}
 
@@ -129,6 +138,19 @@ NOTHING_GIVEN = TopicOptions()
 def milliseconds(text: str) -> int:
     """A duration such as 500ms, 30s, 15m, 24h, 7d; a bare number is milliseconds."""
     return _quantity(text, _UNITS_MS, "a duration", "500ms, 30s, 15m, 24h, 7d")
+
+
+def fields_of(given: list[str]) -> dict[str, str]:
+    """A schema from texts such as ``price:f64``."""
+    fields: dict[str, str] = {}
+    for text in given:
+        name, colon, kind = text.partition(":")
+        if not colon or name.strip() in fields:
+            raise Invalid(
+                f"--schema {text!r}: write each field once, as NAME:TYPE, as in price:f64"
+            )
+        fields[name.strip()] = kind.strip()
+    return fields
 
 
 def byte_count(text: str) -> int:

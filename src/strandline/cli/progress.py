@@ -1,4 +1,4 @@
-"""A progress bar on stderr: only on a terminal, and only for work that takes a while."""
+"""How far long work is, on stderr: a bar on a terminal, elsewhere a line now and then."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from rich.progress import (
 )
 
 _PATIENCE_S = 0.5
+_LINE_S = 10.0  # between two lines
 
 
 class Bar:
@@ -58,3 +59,31 @@ class Bar:
         if task is None:
             task = self._tasks[what] = self._progress.add_task(what, total=total)
         self._progress.update(task, completed=done, total=total)
+
+
+class Steps:
+    """A bar, or without a terminal a line now and then: for work that takes minutes and more."""
+
+    def __init__(self) -> None:
+        self._bar = Bar()
+        self._lines = not sys.stderr.isatty()
+        self._told = time.monotonic()
+
+    def __enter__(self) -> Steps:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.__exit__(kind, error, trace)
+
+    def show(self, what: str, done: int, total: int | None) -> None:
+        """Work of this name is so far; None when its end is not known."""
+        self._bar.show(what, done, total)
+        if self._lines and time.monotonic() - self._told >= _LINE_S:
+            self._told = time.monotonic()
+            share = f"{100 * done // total} %" if total else str(done)
+            print(f"{what}: {share}", file=sys.stderr, flush=True)

@@ -100,7 +100,7 @@ def alter(
     """
     given = options.given()
     if not given:
-        raise Invalid("say what to alter: --durability, --ttl, --cap-records, --cap-bytes, …")
+        raise Invalid("say what to alter: --durability, --ttl, --cap-records, --schema, …")
     with open_to_write(target.store, create=False, lake_url=target.lake_url) as store:
         found = find_topic(store, topic)
         found.alter(**given)
@@ -215,6 +215,7 @@ def _shown(statistics: TopicStatistics) -> Row:
         "discard": config.discard,
         "idempotency window": cells.duration(config.idempotency_window_ms),
         "dedupe node": cells.text(config.dedupe_node),
+        "schema": cells.schema(config.schema, config.schema_version),
     }
     return row_of(statistics, facts)
 

@@ -1,6 +1,6 @@
-"""Plays the demo: append, kill, recover, follow, keep, move, measure. Fails when a check does.
+"""Plays the demo: append, kill, recover, follow, keep, move, add up. Fails when a check does.
 
-    python -m strandline.demo [--quick] [--store PATH]
+    python -m strandline.demo [--quick] [--store PATH] [--picture PATH]
 
 Everything happens in a temporary folder that is removed at the end; a store named with ``--store``
 stays.
@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 
-from strandline.demo import crash, keeping, lake, live, rates
+from strandline.demo import crash, keeping, lake, live, rates, windows
 from strandline.demo.scene import Scene, quick
 from strandline.demo.stage import Stage
 from strandline.env import process
@@ -25,6 +25,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m strandline.demo", description="The tour.")
     parser.add_argument("--quick", action="store_true", help="the same, small: a few seconds")
     parser.add_argument("--store", help="put the store here, and leave it there")
+    parser.add_argument("--picture", default="strandline-demo.png", help="draw here")
     asked = parser.parse_args()
     if asked.store and os.path.isdir(asked.store) and os.listdir(asked.store):
         parser.error(f"{asked.store} is not empty: the demo wants a store of its own")
@@ -33,7 +34,9 @@ def main() -> int:
     folder = tempfile.mkdtemp(prefix="strandline-demo-")
     store = os.path.abspath(asked.store) if asked.store else f"{folder}/store"
     try:
-        _play(stage, quick(store, folder) if asked.quick else Scene(store=store, scratch=folder))
+        picture = os.path.abspath(asked.picture)
+        scene = Scene(store=store, scratch=folder, picture=picture)
+        _play(stage, quick(store, folder, picture) if asked.quick else scene)
         return stage.end()
     except (StrandlineError, OSError) as error:
         stage.check(False, f"{type(error).__name__}: {error}")
@@ -47,7 +50,7 @@ def main() -> int:
 def _play(stage: Stage, scene: Scene) -> None:
     stage.console.print("[bold]Strandline[/]: one durable log, every view of it.")
     stage.console.print(f"The store is in {scene.store}", style="dim")
-    for chapter in (crash, live, keeping, lake, rates):
+    for chapter in (crash, live, keeping, lake, windows, rates):
         chapter.show(stage, scene)
 
 

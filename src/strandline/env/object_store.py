@@ -107,6 +107,24 @@ def open_objects(
     return Retrying(StoreObjects(url, once, again), patience)
 
 
+def names_at(url: str, folder: str) -> Iterator[str]:
+    """Every name in a folder of a bucket and below, also those that are no keys; of nobody's disk.
+
+    ``Objects`` lists what is ours. Whoever reads what others have put there wants to know of all.
+    """
+    scheme, _, bucket = url.partition("://")
+    make = _MAKERS.get(scheme)
+    if make is None:
+        return
+    patience = ObjectSettings()
+    store = _make(make, url, bucket, "", {}, patience, tries=patience.attempts_max)
+    try:
+        for page in obstore.list(store, folder or None, chunk_size=LISTED_AT_ONCE):
+            yield from (meta["path"] for meta in page)
+    except FAILURES as error:
+        raise failure(error, folder, url) from error
+
+
 class StoreObjects:
     """A store of the library, each request made once. Safe from many threads."""
 

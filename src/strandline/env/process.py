@@ -27,6 +27,11 @@ def process_id() -> int:
     return os.getpid()
 
 
+def cores() -> int:
+    """How many processors this process may use."""
+    return max(1, len(os.sched_getaffinity(0)))
+
+
 def tune_for_throughput() -> None:
     """Settings for a process that is ours alone: the command line, a server. Never for a library.
 

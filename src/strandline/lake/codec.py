@@ -33,6 +33,7 @@ from strandline.errors import Corrupt, NewerFormat
 from strandline.lake.entry import LakeFile
 from strandline.lake.keys import manifest_key
 from strandline.lake.manifest import Manifest, Removed, difference, disorder, merge
+from strandline.schema import Schema
 
 FORMAT = 1
 DELTAS_MAX = 15
@@ -84,7 +85,7 @@ class Version(NamedTuple):
     deltas_size: int
 
 
-class _Full(msgspec.Struct, frozen=True, kw_only=True):
+class _Full(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     epoch: int
     term: int
@@ -95,9 +96,10 @@ class _Full(msgspec.Struct, frozen=True, kw_only=True):
     deleted: bytes
     removed: tuple[Removed, ...]
     files: tuple[LakeFile, ...]
+    schemas: tuple[Schema, ...] = ()
 
 
-class _Delta(msgspec.Struct, frozen=True, kw_only=True):
+class _Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     epoch: int
     term: int
     created_us: int
@@ -115,6 +117,8 @@ class _Delta(msgspec.Struct, frozen=True, kw_only=True):
     """First seqs of files that are no longer live."""
     files: tuple[LakeFile, ...]
     """Files that are live now and were not."""
+    schemas: tuple[Schema, ...] | None = None
+    """All that are known now; None when they are the same."""
 
 
 _HEADER = msgspec.json.Decoder(Header)
@@ -232,6 +236,7 @@ def _full(manifest: Manifest) -> _Full:
         deleted=_packed(manifest.deleted),
         removed=manifest.removed,
         files=manifest.files,
+        schemas=manifest.schemas,
     )
 
 
@@ -252,6 +257,7 @@ def _of_full(body: _Full, place: Place) -> Manifest:
         deleted=_unpacked(body.deleted),
         removed=body.removed,
         dropped=body.dropped,
+        schemas=body.schemas,
     )
 
 
@@ -273,6 +279,7 @@ def _difference(old: Manifest, new: Manifest) -> _Delta:
         forgotten=tuple(entry.name for entry in old.removed if entry.name not in tells),
         left=tuple(file.first_seq for file in left),
         files=tuple(added),
+        schemas=None if new.schemas == old.schemas else new.schemas,
     )
 
 
@@ -305,6 +312,7 @@ def _changed(old: Manifest, delta: _Delta) -> Manifest:
         deleted=hidden or None,
         removed=tuple(removed.values()),
         dropped=delta.dropped,
+        schemas=old.schemas if delta.schemas is None else delta.schemas,
     )
 
 

@@ -1,8 +1,8 @@
-"""Brings files into the lake: written to the spool, uploaded, read back, listed by a manifest.
+"""Brings a store's files into the lake: uploaded (``upload.py``), then listed by a manifest.
 
 A file is in the lake when a manifest lists it, not before: what a crash leaves in the spool is
 removed at the next opening, and what it leaves in the object store is named by no manifest and is
-swept. Every attempt writes a file of its own name, because the attempt is part of its content.
+swept.
 
 The first write after an opening asks three things of the object store: whether it keeps the promise
 that a name is given once, whether the lake is this store's, and for a new term.
@@ -19,14 +19,14 @@ from strandline.env.clock import Clock
 from strandline.env.disk import Disk
 from strandline.env.objects import Objects
 from strandline.env.probe import probe
-from strandline.errors import Corrupt, Invalid
-from strandline.lake import keys, terms
+from strandline.errors import Invalid
+from strandline.lake import terms
 from strandline.lake.entry import LakeFile
 from strandline.lake.ledger import Change, Ledger
 from strandline.lake.manifest import Manifest
-from strandline.lake.reader import LakeFileReader
 from strandline.lake.sweep import Swept, sweep
-from strandline.lake.writer import LakeFileWriter
+from strandline.lake.upload import FolderSpool, Uploads
+from strandline.schema import NO_SCHEMA, Schema
 from strandline.settings import LakeSettings
 
 
@@ -57,6 +57,14 @@ class Intake:
         self._spool = spool
         self._doubted = doubted
         self._expected = expected
+        self._uploads = Uploads(
+            objects,
+            FolderSpool(disk, spool),
+            store_id=store_id,
+            random_id=disk.random_id,
+            zone_rows=settings.zone_rows,
+            zone_bytes=settings.zone_bytes,
+        )
         self._ledgers: dict[int, Ledger] = {}
         self._term = 0
         self._beginning = threading.Lock()
@@ -84,25 +92,20 @@ class Intake:
         return self._ledger(topic_id).commit(change, term=self._our_term())
 
     def write(
-        self, topic_id: int, tables: Iterable[pa.Table], first_seq: int, last_seq: int
+        self,
+        topic_id: int,
+        tables: Iterable[pa.Table],
+        first_seq: int,
+        last_seq: int,
+        schema: Schema = NO_SCHEMA,
     ) -> LakeFile:
         """A new file with these rows, which answers for these seqs, in the store and verified."""
         self._our_term()
-        attempt = self._disk.random_id().hex()
-        path = f"{self._spool}/{attempt}.parquet"
-        self._disk.make_dirs(self._spool)
-        file = self._write_spool(path, attempt, topic_id, tables, first_seq, last_seq)
-        try:
-            key = keys.data_key(topic_id, file.name())
-            spooled = self._disk.open_read(path)
-            try:
-                self._objects.put_file(key, spooled)
-            finally:
-                spooled.close()
-        finally:
-            self._disk.remove(path)
-        self._read_back(topic_id, file)
-        return file
+        return self._uploads.write(topic_id, tables, first_seq, last_seq, schema)
+
+    def discard(self, topic_id: int, file: LakeFile) -> None:
+        """Delete a file that was written and that no manifest will ever list."""
+        self._uploads.discard(topic_id, file)
 
     def sweep(self, topic_id: int, *, orphans: bool = False) -> Swept:
         """Delete what no retained manifest of a topic needs any more."""
@@ -114,49 +117,6 @@ class Intake:
             term=self._our_term(),
             orphans=orphans,
         )
-
-    def _write_spool(
-        self,
-        path: str,
-        attempt: str,
-        topic_id: int,
-        tables: Iterable[pa.Table],
-        first_seq: int,
-        last_seq: int,
-    ) -> LakeFile:
-        sink = self._disk.create(path)
-        writer = LakeFileWriter(
-            sink,
-            topic_id=topic_id,
-            store_id=self._store_id,
-            attempt=attempt,
-            zone_rows=self._settings.zone_rows,
-            zone_bytes=self._settings.zone_bytes,
-        )
-        try:
-            for table in tables:
-                writer.add(table)
-            file = writer.finish(first_seq, last_seq)
-            sink.commit()
-        finally:
-            writer.abandon()
-            sink.abandon()
-        return file
-
-    def _read_back(self, topic_id: int, file: LakeFile) -> None:
-        """The object store has the bytes that were written, and not only says so."""
-        key = keys.data_key(topic_id, file.name())
-
-        def fetch(start: int, length: int) -> bytes:
-            return self._objects.get_range(key, start, length)
-
-        if LakeFileReader(fetch, file, topic_id, key).content() != file.content:
-            self._objects.delete([key])
-            raise Corrupt(
-                "an uploaded file reads back as other bytes: the local copy stays, and the upload "
-                "is tried again",
-                path=f"{self._objects.name}/{key}",
-            )
 
     def _ledger(self, topic_id: int) -> Ledger:
         ledger = self._ledgers.get(topic_id)

@@ -13,6 +13,7 @@ Rules, which a decoder checks too:
    hold a random id, its name holds their hash, and while it is in ``removed`` it is refused.
 3. So a file in ``removed`` is named by no manifest from its number on, which is all that
    ``sweep.py`` has to know.
+4. Every live file that has typed columns has its schema in ``schemas``.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from pyroaring import BitMap64
 
 from strandline.errors import Conflict, Invalid
 from strandline.lake.entry import LakeFile
+from strandline.schema import NO_SCHEMA, Schema
 
 _first_seq = attrgetter("first_seq")
 _NAME_DIGITS = 20
@@ -63,6 +65,13 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     removed: tuple[Removed, ...] = ()
     dropped: bool = False
     """The topic was deleted."""
+    schemas: tuple[Schema, ...] = ()
+    """The versions that live files have, and last the newest, for files that are yet to come."""
+
+    @property
+    def schema(self) -> Schema:
+        """The newest schema: whoever writes a file gives it these typed columns."""
+        return self.schemas[-1] if self.schemas else NO_SCHEMA
 
     @property
     def last_seq(self) -> int:
@@ -165,6 +174,20 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             self, deleted=new if self.deleted is None else self.deleted | new
         )
 
+    def with_schema(self, schema: Schema) -> Manifest:
+        """Files that are written from here on have these typed columns.
+
+        The version is the given one, or the next where other fields have that number: a store that
+        lost its newest records counts it a second time.
+        """
+        newest = self.schema
+        if schema.fields == newest.fields and schema.version <= newest.version:
+            return self
+        version = max(schema.version, newest.version + 1)
+        used = {file.schema_version for file in self.files}
+        kept = [old for old in self.schemas if old.version in used]
+        return msgspec.structs.replace(self, schemas=(*kept, Schema(version, schema.fields)))
+
     def with_epoch(self, epoch: int) -> Manifest:
         return self if epoch == self.epoch else msgspec.structs.replace(self, epoch=epoch)
 
@@ -204,7 +227,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         if self.dropped:
             raise Conflict(f"topic {self.name!r} was deleted from the lake")
         leaving = {entry.name for entry in self.removed}
+        known = {0, *(schema.version for schema in self.schemas)}
         for file in files:
+            if file.schema_version not in known:
+                raise Conflict(f"{file.name()} has an older schema: write it again")
             if not 1 <= file.first_seq <= file.last_seq:
                 raise Invalid(f"{file.name()} answers for no seqs")
             if file.name() in leaving:

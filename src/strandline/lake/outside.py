@@ -14,7 +14,9 @@ longer than that opens the dataset again.
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,10 +32,11 @@ from strandline.env.object_store import open_objects
 from strandline.env.objects import Objects
 from strandline.errors import Invalid, NotFound, UnknownTopic
 from strandline.lake import keys, names, terms
-from strandline.lake.columns import SCHEMA
+from strandline.lake.bounds import Holding
 from strandline.lake.entry import LakeFile
 from strandline.lake.history import History
 from strandline.lake.manifest import Manifest
+from strandline.lake.typed import shape_of
 
 _NAMED_MAX = 20  # topics that an error looks at, to name those that there are
 
@@ -52,6 +55,8 @@ class FileFacts(msgspec.Struct, frozen=True, kw_only=True):
     ts_max: int
     content: str
     """xxh3-128 of all its bytes, in hex."""
+    schema_version: int
+    """Which version of the schema its typed columns are of, 0 for none."""
 
 
 class TopicFiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +72,9 @@ class TopicFiles(msgspec.Struct, frozen=True, kw_only=True):
     """uint64: seqs of rows that are gone, though a file may hold them."""
     files: list[FileFacts]
     """In order of seq."""
+    schema: dict[str, str]
+    """The newest schema, by field: the typed columns of files that are written now."""
+    schema_version: int
 
     @property
     def rows(self) -> int:
@@ -88,18 +96,26 @@ def dataset(
 ) -> ds.Dataset:
     """The topic's rows in the lake at this url as a pyarrow dataset, without those that are gone.
 
-    ``options`` are those of the object store: docs/guide/object-stores.md. Files whose seqs or
-    times a filter rules out are not opened.
+    Typed columns are those of the newest schema; files with an older one have null where they lack
+    a column, or have it with a type that cannot be read as the newest (``lake/bounds.py``).
+
+    ``options`` are those of the object store: docs/guide/object-stores.md. Files that a filter on
+    seq, ts or typed columns rules out are not opened.
     """
     objects = open_objects(url, options=options)
     manifest = _find(objects, topic, version)
     system, before = file_system(objects)
+    newest = shape_of(manifest.schema)
+    unknown = Holding(None, newest)
+    typed = {each.version: Holding(shape_of(each), newest) for each in manifest.schemas}
     rows = ds.FileSystemDataset.from_paths(
         [before + keys.data_key(manifest.topic_id, file.name()) for file in manifest.files],
-        schema=SCHEMA,
+        schema=newest.columns,
         format=ds.ParquetFileFormat(),
         filesystem=system,
-        partitions=[_holds(file) for file in manifest.files],
+        partitions=[
+            _holds(file, typed.get(file.schema_version, unknown)) for file in manifest.files
+        ],
     )
     gone = _gone(manifest)
     return rows if gone is None else rows.filter(~gone)
@@ -120,16 +136,16 @@ def files(
 def topics(url: str, *, options: Mapping[str, str] | None = None) -> list[TopicFiles]:
     """Every topic in the lake at this url, by name."""
     objects = open_objects(url, options=options)
-    store_id = _owner(objects)
-    manifests = (_newest(objects, store_id, each.topic_id) for each in names.every_topic(objects))
+    store_id = owner_of(objects)
+    manifests = (newest_of(objects, store_id, each.topic_id) for each in names.every_topic(objects))
     live = (_facts(objects, manifest) for manifest in manifests if manifest is not None)
     return sorted(live, key=lambda each: (each.topic, each.topic_id))
 
 
 def _find(objects: Objects, topic: str, version: int | None) -> Manifest:
-    store_id = _owner(objects)
+    store_id = owner_of(objects)
     for topic_id in reversed(names.topics_named(objects, topic)):
-        newest = _newest(objects, store_id, topic_id)
+        newest = newest_of(objects, store_id, topic_id)
         if newest is None:
             continue
         if version is None or version == newest.number:
@@ -144,7 +160,8 @@ def _find(objects: Objects, topic: str, version: int | None) -> Manifest:
     raise _unknown(objects, topic)
 
 
-def _owner(objects: Objects) -> bytes:
+def owner_of(objects: Objects) -> bytes:
+    """The id of the store whose lake this is."""
     store_id = terms.identity_of(objects)
     if store_id is None:
         raise Invalid(
@@ -153,7 +170,7 @@ def _owner(objects: Objects) -> bytes:
     return store_id
 
 
-def _newest(objects: Objects, store_id: bytes, topic_id: int) -> Manifest | None:
+def newest_of(objects: Objects, store_id: bytes, topic_id: int) -> Manifest | None:
     """The newest version, None for a topic that was deleted."""
     manifest = History(objects, store_id, topic_id).newest().manifest
     return None if manifest.dropped else manifest
@@ -184,22 +201,27 @@ def _facts(objects: Objects, manifest: Manifest) -> TopicFiles:
                 ts_min=file.ts_min,
                 ts_max=file.ts_max,
                 content=file.content,
+                schema_version=file.schema_version,
             )
             for file in manifest.files
         ],
+        schema=manifest.schema.fields,
+        schema_version=manifest.schema.version,
     )
 
 
-def _holds(file: LakeFile) -> Any:
+def _holds(file: LakeFile, typed: Holding) -> Any:
     """What is true of every row of a file: lets a filter rule it out unopened."""
     stamp = pa.timestamp("us", tz="UTC")
     seq, ts = pc.field("seq"), pc.field("ts")
-    return (
-        (seq >= pa.scalar(file.first_seq, pa.uint64()))
-        & (seq <= pa.scalar(file.last_seq, pa.uint64()))
-        & (ts >= pa.scalar(file.ts_min, stamp))
-        & (ts <= pa.scalar(file.ts_max, stamp))
-    )
+    known = [
+        seq >= pa.scalar(file.first_seq, pa.uint64()),
+        seq <= pa.scalar(file.last_seq, pa.uint64()),
+        ts >= pa.scalar(file.ts_min, stamp),
+        ts <= pa.scalar(file.ts_max, stamp),
+        *typed.of(file),
+    ]
+    return functools.reduce(operator.and_, known)
 
 
 def _gone(manifest: Manifest) -> Any:

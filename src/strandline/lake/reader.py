@@ -32,6 +32,9 @@ from strandline.lake.zone import Zone
 Fetch = Callable[[int, int], bytes]
 """Bytes of the object: from an offset, so many. Its errors pass through."""
 
+RECORD = tuple(SCHEMA.names)
+"""What is read unless others are named: typed columns are for others, who have ``data`` as well."""
+
 _ALWAYS = ("seq", "ts")
 _TS = SCHEMA.get_field_index("ts")
 _CONTENT_STEP = 8 * 1024 * 1024
@@ -105,8 +108,8 @@ class LakeFileReader:
         """The place of the first zone that holds this time or a later one, or behind the last."""
         return bisect.bisect_left(self.zones, ts, key=lambda zone: zone.ts_max)
 
-    def zone(self, place: int, columns: Sequence[str] | None = None) -> Zone:
-        """A zone with all columns, or with seq, ts and the chosen ones."""
+    def zone(self, place: int, columns: Sequence[str] = RECORD) -> Zone:
+        """A zone with the columns of a record, or with seq, ts and the chosen ones."""
         info = self.zones[place]
         return Zone(
             self._rows(info, _with_always(columns)),
@@ -116,12 +119,12 @@ class LakeFileReader:
             ts=self.zones[place - 1].ts_max if place else info.ts_min,
         )
 
-    def rows(self, place: int, columns: Sequence[str] | None = None) -> pa.Table:
+    def rows(self, place: int, columns: Sequence[str] = RECORD) -> pa.Table:
         """Only the rows of a zone that there are, and exactly these columns."""
         return self._rows(self.zones[place], columns)
 
     def tables(
-        self, columns: Sequence[str] | None = None, *, threads: Executor, ahead: int = 4
+        self, columns: Sequence[str] = RECORD, *, threads: Executor, ahead: int = 4
     ) -> Iterator[pa.Table]:
         """The rows of the whole file, a table for each row group, so many read ahead at most."""
         coming: deque[Future[pa.Table]] = deque()
@@ -150,10 +153,10 @@ class LakeFileReader:
         for offset in range(0, self.listed.size, _CONTENT_STEP):
             yield self._fetch(offset, min(_CONTENT_STEP, self.listed.size - offset))
 
-    def _rows(self, info: ZoneInfo, chosen: Sequence[str] | None) -> pa.Table:
+    def _rows(self, info: ZoneInfo, chosen: Sequence[str]) -> pa.Table:
         if info.group < 0:
             nothing = self._open()[0].schema.to_arrow_schema().empty_table()
-            return nothing if chosen is None else nothing.select(list(chosen))
+            return nothing.select(list(chosen))
         stored = self._fetch(info.offset, info.size)
         if xxh3_64_intdigest(stored, self._topic_id) != info.checksum:
             raise self._damaged("a zone fails its checksum", info)
@@ -161,7 +164,7 @@ class LakeFileReader:
         memory[info.offset : info.offset + info.size] = stored
         source = pa.BufferReader(pa.py_buffer(memory))
         file = pq.ParquetFile(source, metadata=self._open()[0])
-        return file.read_row_group(info.group, columns=None if chosen is None else list(chosen))
+        return file.read_row_group(info.group, columns=list(chosen))
 
     def _open(self) -> tuple[Any, list[ZoneInfo]]:
         if self._opened is None:
@@ -198,8 +201,8 @@ class LakeFileReader:
         )
 
 
-def _with_always(columns: Sequence[str] | None) -> list[str] | None:
-    return None if columns is None else [*dict.fromkeys((*_ALWAYS, *columns))]
+def _with_always(columns: Sequence[str]) -> list[str]:
+    return [*dict.fromkeys((*_ALWAYS, *columns))]
 
 
 def _zones(metadata: Any, listed: Listed) -> Iterator[ZoneInfo]:

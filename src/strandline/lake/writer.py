@@ -15,7 +15,7 @@ docs/format/lake.md has the whole of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -26,9 +26,11 @@ import pyarrow.parquet as pq
 from xxhash import xxh3_64, xxh3_64_intdigest, xxh3_128
 
 from strandline.env.disk import Buffer
-from strandline.lake import entry
+from strandline.lake import bounds, entry
 from strandline.lake.columns import SCHEMA
 from strandline.lake.entry import ColumnStats, LakeFile
+from strandline.lake.typed import shape_of
+from strandline.schema import NO_SCHEMA, Schema
 
 FORMAT_VERSION = 1
 ZONE_ROWS = 65_536
@@ -65,8 +67,7 @@ class LakeFileWriter:
         topic_id: int,
         store_id: bytes,
         attempt: str = "",
-        typed: Callable[[pa.Table], pa.Table] | None = None,
-        schema_version: int = 0,
+        schema: Schema = NO_SCHEMA,
         zone_rows: int = ZONE_ROWS,
         zone_bytes: int = ZONE_BYTES,
     ) -> None:
@@ -75,8 +76,7 @@ class LakeFileWriter:
         self._topic_id = topic_id
         self._store_id = store_id
         self._attempt = attempt
-        self._typed = typed
-        self._schema_version = schema_version
+        self._shape = shape_of(schema)
         self._zone_rows = zone_rows
         self._zone_bytes = zone_bytes
         self._parquet: Any = None  # made with the first zone, whose columns are the file's
@@ -118,7 +118,7 @@ class LakeFileWriter:
         assert not zones or (first_seq <= zones[0][0] and self._last_seq <= last_seq)
         self._out.begin_tail()
         if self._parquet is None:
-            self._begin(self._shaped(SCHEMA.empty_table()).schema)
+            self._begin(self._shape.columns)
         self._parquet.add_key_value_metadata(
             {
                 FORMAT_KEY: str(FORMAT_VERSION),
@@ -145,8 +145,8 @@ class LakeFileWriter:
             content=self._out.content.hexdigest(),
             tail_offset=self._out.offset - len(kept),
             tail_checksum=xxh3_64_intdigest(kept, self._topic_id),
-            schema_version=self._schema_version,
-            stats=entry.encode_stats(_stats(self._metadata[0])),
+            schema_version=self._shape.version,
+            stats=entry.encode_stats(self._stats()),
         )
 
     def abandon(self) -> None:
@@ -178,7 +178,7 @@ class LakeFileWriter:
     def _write_zone(self) -> None:
         if not self._count:
             return
-        table = self._shaped(pa.concat_tables(self._waiting))
+        table = self._shape.widened(pa.concat_tables(self._waiting))
         self._waiting, self._count, self._size = [], 0, 0
         if self._parquet is None:
             self._begin(table.schema)
@@ -186,8 +186,15 @@ class LakeFileWriter:
         first, last = table["seq"][0].as_py(), table["seq"][-1].as_py()
         self._zones.append((first, last, *self._out.end_zone()))
 
-    def _shaped(self, table: pa.Table) -> pa.Table:
-        return table if self._typed is None else self._typed(table)
+    def _stats(self) -> dict[str, ColumnStats]:
+        metadata = self._metadata[0]
+        found = _stats(metadata)
+        for name, kind in list(self._shape.kinds.items())[: bounds.STATED_MAX]:
+            place = self._shape.columns.get_field_index(name)
+            stats = bounds.stats_of(kind, _statistics(metadata, place))
+            if stats is not None:
+                found[name] = stats
+        return found
 
     def _begin(self, schema: pa.Schema) -> None:
         options = parquet_options(schema, self._zone_rows)
@@ -223,7 +230,7 @@ def _payload_sizes(table: pa.Table) -> np.ndarray:
 
 
 def _stamps(metadata: Any) -> tuple[int, int]:
-    groups = _statistics(metadata, "ts")
+    groups = _statistics(metadata, SCHEMA.get_field_index("ts"))
     smallest = min((group.min_raw for group in groups), default=0)
     return smallest, max((group.max_raw for group in groups), default=0)
 
@@ -231,7 +238,7 @@ def _stamps(metadata: Any) -> tuple[int, int]:
 def _stats(metadata: Any) -> dict[str, ColumnStats]:
     found = {}
     for name in _STATED:
-        groups = _statistics(metadata, name)
+        groups = _statistics(metadata, SCHEMA.get_field_index(name))
         filled = [group for group in groups if group.num_values]
         if not all(group.has_min_max for group in filled):
             continue  # a value was too long for Parquet's statistics: anything is possible
@@ -242,9 +249,8 @@ def _stats(metadata: Any) -> dict[str, ColumnStats]:
     return found
 
 
-def _statistics(metadata: Any, name: str) -> list[Any]:
+def _statistics(metadata: Any, place: int) -> list[Any]:
     """What Parquet knows of a column, by row group."""
-    place = SCHEMA.get_field_index(name)
     groups = range(metadata.num_row_groups)
     return [metadata.row_group(group).column(place).statistics for group in groups]
 

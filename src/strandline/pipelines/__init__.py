@@ -1,1 +1,49 @@
-"""Work over a whole store, larger than one append."""
+"""Work over a whole store or lake, cut into tasks that any engine runs. Never imports pyspark.
+
+engine.py        what runs tasks: threads here; ``strandline.spark`` has the other one
+lakes.py         which lake, and which of its topics
+groups.py        which files a compaction merges
+merge.py         one task of a compaction
+compact.py       merges small files, drops rows that are gone
+scrub.py         reads every byte again and tells what is damaged
+positions.py     one position of a store that all tasks of a read share
+conditions.py    comparisons of columns: what they skip, and which rows they keep
+columns.py       the columns of a record as tasks read them
+cuts.py          which files, zones and local records a read needs, cut into parts
+parts.py         one task of a read: Arrow batches
+
+deliver.py       staged rows into a topic, once, whoever has the store open
+importing.py     files into a topic
+formats.py       the files of an import: cut into slices, and read
+mapping.py       rows as records, and rows that cannot be
+encoding.py      a row as JSON
+exporting.py     a topic into files
+export_plan.py   which seqs, and the ranges into which they are cut
+rendering.py     records as Parquet, CSV, JSON lines
+expanding.py     fields of JSON as columns
+"""
+
+from strandline.pipelines.compact import CompactSummary, SkippedGroup, compact
+from strandline.pipelines.engine import Embedded, Engine, choose
+from strandline.pipelines.exporting import ExportSummary, export
+from strandline.pipelines.importing import ImportSummary, import_files
+from strandline.pipelines.mapping import BadRow, Fields
+from strandline.pipelines.scrub import ScrubFinding, ScrubSummary, scrub
+
+__all__ = [
+    "BadRow",
+    "CompactSummary",
+    "Embedded",
+    "Engine",
+    "ExportSummary",
+    "Fields",
+    "ImportSummary",
+    "ScrubFinding",
+    "ScrubSummary",
+    "SkippedGroup",
+    "choose",
+    "compact",
+    "export",
+    "import_files",
+    "scrub",
+]

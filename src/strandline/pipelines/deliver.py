@@ -10,6 +10,7 @@ writing, and delivering it again does no harm.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Sequence
 
@@ -98,6 +99,29 @@ def discard(
         objects.delete(sorted(keys))
     finally:
         objects.close()
+
+
+def await_delivered(
+    store: str,
+    topic: str,
+    producer: str,
+    *,
+    lake: str = "",
+    patience_s: float = PATIENCE_S,
+    clock: Clock | None = None,
+) -> None:
+    """Return when nothing that a producer has delivered to a topic is waiting to be taken."""
+    folder = open_objects(Layout(store).incoming)
+    mine = letters.name_of(topic, producer, 0).partition("-")[0]
+    try:
+        for key in [info.key for info in folder.list(PENDING)]:
+            if not key.startswith(f"{PENDING}/{mine}-"):
+                continue
+            with contextlib.suppress(NotFound, Invalid, Corrupt):  # taken, or refused meanwhile
+                made = letters.decode(folder.get(key), key)
+                _await_taken(store, lake, folder, made, patience_s, clock or SystemClock())
+    finally:
+        folder.close()
 
 
 def lake_of(store: str, lake: str = "") -> str:

@@ -2,23 +2,36 @@
 
 sessions.py     a quiet local session; Java that is missing, told in one line
 options.py      what a read may be told, checked
-conditions.py   comparisons of columns: what they skip, and which rows they keep
-columns.py      the columns of a record as Spark and Arrow know them
-positions.py    one position of a store that every reader of a query shares
-plans.py        which files, zones and local records a query needs, cut into tasks
-tasks.py        one task on an executor: Arrow batches
+filters.py      conditions as Spark says them
+schema.py       the columns of a record as Spark knows them
+plans.py        what a query will read; ``strandline.pipelines`` cuts it into parts and reads them
 source.py       spark.read.format("strandline"), and readStream
 readers.py      batch
 streams.py      offsets, admission, loss
 writers.py      rows into a topic, exactly once
+formats.py      imports of what only Spark can read
+engine.py       runs the tasks of a pipeline
 tables.py       Spark's own Parquet reader over lake files, and the records that are not there
 failures.py     a short error in place of a long trace
 """
 
+from strandline.pipelines.positions import position
+from strandline.spark.engine import SparkEngine
 from strandline.spark.failures import explain, plain_errors
+from strandline.spark.formats import import_format
 from strandline.spark.plans import Plan, plan
-from strandline.spark.positions import position
 from strandline.spark.sessions import register, session
 from strandline.spark.tables import table
 
-__all__ = ["Plan", "explain", "plain_errors", "plan", "position", "register", "session", "table"]
+__all__ = [
+    "Plan",
+    "SparkEngine",
+    "explain",
+    "import_format",
+    "plain_errors",
+    "plan",
+    "position",
+    "register",
+    "session",
+    "table",
+]

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from urllib.parse import unquote
 
 from strandline import errors
+from strandline.env.disk import OsDisk
 from strandline.errors import (
     NotFound,
     NotInstalled,
@@ -24,9 +27,16 @@ from strandline.errors import (
 
 _OURS = re.compile(r"strandline\.errors\.(\w+): (.+)")
 _LOST = re.compile(r"records (\d+) to (\d+) of topic '([^']*)' are gone \(([^)]*)\)")
-_LAKE_FILE = re.compile(r"topics/([0-9a-f]{16})/data/0*(\d+)-0*(\d+)-[0-9a-f]{16}\.parquet")
+_LAKE_FILE = re.compile(
+    r"(\w+:/.*?)topics/[0-9a-f]{16}/data/(0*(\d+)-0*(\d+)-[0-9a-f]{16}\.parquet)"
+)
 _VERSIONS = re.compile(r"PYTHON_VERSION_MISMATCH\].*?(\d+\.\d+).*?(\d+\.\d+)", re.DOTALL)
 _NO_MODULE = re.compile(r"No module named '(strandline|pyarrow|pandas|msgspec)\b")
+_GAVE_UP = re.compile(
+    "stopped SparkContext|Master removed our application|masters are unresponsive"
+)
+_TABLES_MAX = 64
+_tables: deque[tuple[str, int, frozenset[str]]] = deque(maxlen=_TABLES_MAX)  # made of late
 _IN_WORKER = ("PYTHON_WORKER_FACTORY_SECRET", "PYTHON_WORKER_FACTORY_SOCK_DIR")
 
 
@@ -58,7 +68,7 @@ def plain_errors() -> Iterator[None]:
 def explain(error: BaseException) -> StrandlineError | None:
     """The error behind one that Spark raised, None when it is none that we know."""
     text = str(error)
-    for read in (_ours, _vanished, _version, _module):
+    for read in (_ours, _vanished, _version, _module, _gave_up):
         found = read(text)
         if found is not None:
             return found
@@ -80,14 +90,27 @@ def _ours(text: str) -> StrandlineError | None:
     return make(message)
 
 
+def remember_table(topic: str, manifest: int, files: Iterable[str]) -> None:
+    """Spark tells the name of a file that it misses; whose it was is known here."""
+    _tables.append((topic, manifest, frozenset(files)))
+
+
 def _vanished(text: str) -> StrandlineError | None:
     file = _LAKE_FILE.search(text)
     if file is None or not re.search("FILE_NOT_EXIST|FileNotFound|PATH_NOT_FOUND", text):
         return None
+    folder, name, first, last = file.groups()
+    path = unquote(re.sub("^file:/+", "/", file[0]))
+    if folder.startswith("file:") and OsDisk().exists(path):
+        return Unavailable(
+            f"an executor cannot read {path}, which is here: every executor needs the folder of "
+            "the lake, and the right to read it; or keep the lake in an object store"
+        )
+    whose = next((each for each in reversed(_tables) if name in each[2]), None)
+    listed = "" if whose is None else f", which manifest {whose[1]} of topic {whose[0]!r} lists"
     return NotFound(
-        f"the lake file with records {int(file[2])} to {int(file[3])} of topic "
-        f"{int(file[1], 16)} is gone ({file[0]}): it left the lake after the table was made; "
-        "make the table again"
+        f"the lake file with records {int(first)} to {int(last)} is gone ({name}){listed}: it left "
+        "the lake after the table was made; make the table again, or raise lake.grace_s"
     )
 
 
@@ -113,4 +136,13 @@ def _module(text: str) -> StrandlineError | None:
     return NotInstalled(
         f"the workers' Python has no {found[1]}: pip install 'strandline[spark]' there, or name "
         "another with PYSPARK_PYTHON"
+    )
+
+
+def _gave_up(text: str) -> StrandlineError | None:
+    if _GAVE_UP.search(text) is None:
+        return None
+    return Unavailable(
+        "Spark's master gave this application up: the logs of master and workers tell why; "
+        "start the workers anew, then the session"
     )

@@ -24,16 +24,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from datetime import datetime
 
 import msgspec
 
 from strandline.errors import Invalid
+from strandline.pipelines import columns
+from strandline.pipelines.conditions import Condition, time_of
 from strandline.pipelines.deliver import PATIENCE_S
+from strandline.pipelines.lakes import is_pattern
+from strandline.pipelines.positions import Offsets
 from strandline.record import check_topic_name
-from strandline.spark import columns
-from strandline.spark.conditions import Condition, microseconds
-from strandline.spark.positions import Offsets, is_pattern
 
 _NAMES = {
     name.lower(): name
@@ -166,14 +166,6 @@ def _store(told: Mapping[str, str], other_way: str) -> str:
     if not os.path.isabs(store):
         raise Invalid(f"name the store by its whole path, not {store!r}: workers run elsewhere")
     return os.path.normpath(store)
-
-
-def time_of(text: str) -> int:
-    """Microseconds of a time in ISO format; UTC unless it says otherwise."""
-    try:
-        return microseconds(datetime.fromisoformat(text))
-    except ValueError:
-        raise Invalid(f"{text!r} is no time: write 2026-11-16T08:00:00Z") from None
 
 
 def _bound(text: str, operator: str) -> Condition:

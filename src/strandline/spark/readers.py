@@ -11,12 +11,14 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from strandline.spark import plans, tasks
-from strandline.spark.conditions import Condition, of_filter
+from strandline.pipelines import cuts, parts
+from strandline.pipelines.conditions import Condition
+from strandline.pipelines.parts import Part
+from strandline.pipelines.positions import Position, open_readonly, pin
+from strandline.spark import plans
 from strandline.spark.failures import told_briefly
+from strandline.spark.filters import of_filter
 from strandline.spark.options import ReadOptions
-from strandline.spark.positions import Position, open_readonly, pin
-from strandline.spark.tasks import Part
 
 
 class Task(InputPartition):
@@ -49,17 +51,17 @@ class BatchReader(DataSourceReader):
         with told_briefly():
             options = self.options
             if self._pinned is not None:
-                parts: list[Part] = []
+                found: list[Part] = []
                 for snapshot in self._pinned.topics:
-                    wanted = plans.wanted_range(snapshot, self.conditions)
-                    parts += plans.hot_parts(self._pinned, snapshot, wanted)
+                    wanted = cuts.wanted_range(snapshot, self.conditions)
+                    found += cuts.hot_parts(self._pinned, snapshot, wanted)
             else:
                 with open_readonly(options.store, options.lake) as store:
                     position = pin(store, options.topics, options.lake)
-                    parts = plans.batch_parts(store, position, options, self.conditions)
-            return [Task(group) for group in plans.in_tasks(parts)] or [Task([])]
+                    found = plans.batch_parts(store, position, options, self.conditions)
+            return [Task(group) for group in cuts.in_tasks(found)] or [Task([])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)
         with told_briefly():
-            yield from tasks.read(partition.parts, self.options.columns, self.conditions)
+            yield from parts.read(partition.parts, self.options.columns, self.conditions)

@@ -1,6 +1,6 @@
 """A quiet Spark session, and one line about Java where there is none.
 
-A session runs in this process and its children unless ``master`` says otherwise: no web page, no
+A session runs in this process and its children unless ``master`` names a cluster: no web page, no
 listening beyond loopback, few shuffle partitions, UTC, Arrow, this Python for the workers, filters
 handed to Python data sources. All of it can be overridden:
 ``session(**{"spark.driver.memory": "4g"})``.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from importlib import resources
@@ -18,7 +19,8 @@ from weakref import WeakSet
 
 from pyspark.sql import SparkSession
 
-from strandline.errors import NotInstalled
+from strandline.errors import NotInstalled, Unavailable
+from strandline.spark.failures import plain_errors
 from strandline.spark.source import StrandlineSource
 
 JAVA_MIN = 17
@@ -34,6 +36,7 @@ _QUIET = {
     "spark.sql.adaptive.coalescePartitions.initialPartitionNum": "4",
     "spark.sql.pyspark.jvmStacktrace.enabled": "false",
 }
+_CONNECT_S = 10.0
 _known: WeakSet[SparkSession] = WeakSet()  # it complains when it is told twice
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
@@ -43,22 +46,27 @@ def session(master: str = "local[*]", **conf: str) -> SparkSession:
     running = SparkSession.getActiveSession()
     if running is None:
         check_java()
+        check_master(master)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-        if master.startswith("local"):
+        if _is_here(master):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    settings = {**_QUIET, **(_LOOPBACK if master.startswith("local") else {})}
+    settings = {**_QUIET, **(_LOOPBACK if _is_here(master) else {})}
     settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_logging()}"
     builder = SparkSession.builder.master(master).appName("strandline")
     for name, value in {**settings, **conf}.items():
         builder = builder.config(name, value)
-    return register(builder.getOrCreate())
+    with plain_errors():
+        return register(builder.getOrCreate())
 
 
 def register(spark: SparkSession) -> SparkSession:
     """Teach a session ``format("strandline")``."""
     if spark not in _known:
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+        # Spark refuses a name that the active session has, and that may be another one.
+        java = SparkSession._get_j_spark_session_class(spark._jvm)
+        java.setActiveSession(spark._jsparkSession)
         spark.dataSource.register(StrandlineSource)
         _known.add(spark)
     return spark
@@ -80,6 +88,27 @@ def check_java() -> str:
             "JAVA_HOME to it"
         )
     return java
+
+
+def check_master(master: str) -> None:
+    """Raise when nobody listens at spark://…: Spark itself would try for a minute."""
+    if not master.startswith("spark://"):
+        return
+    for place in master.removeprefix("spark://").split(","):
+        host, _, port = place.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
+            return
+        except (OSError, ValueError) as error:
+            told = error
+    raise Unavailable(
+        f"no Spark master answers at {master} ({told}): start it, or check host and port"
+    )
+
+
+def _is_here(master: str) -> bool:
+    """Whether nobody on another machine has to reach the driver."""
+    return re.match(r"local\b|spark://(localhost|127\.[0-9.]+):", master) is not None
 
 
 def _logging() -> str:

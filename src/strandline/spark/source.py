@@ -19,11 +19,11 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from strandline.errors import Invalid
-from strandline.spark import columns
+from strandline.pipelines.positions import Position
 from strandline.spark.failures import told_briefly
 from strandline.spark.options import ReadOptions, WriteOptions, parse, parse_write
-from strandline.spark.positions import Position
 from strandline.spark.readers import BatchReader
+from strandline.spark.schema import spark_schema
 from strandline.spark.streams import StreamReader
 from strandline.spark.writers import BatchWriter, StreamWriter, check_columns, check_topic
 
@@ -37,7 +37,7 @@ class StrandlineSource(DataSource):
 
     def schema(self) -> StructType:
         with told_briefly():
-            return columns.spark_schema(self._read_options().columns)
+            return spark_schema(self._read_options().columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         del schema

@@ -31,12 +31,14 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from strandline.errors import Corrupt, Invalid, RecordsLost, Unavailable
-from strandline.spark import columns, plans, tasks
+from strandline.pipelines import columns, cuts
+from strandline.pipelines import parts as reading
+from strandline.pipelines.conditions import time_of
+from strandline.pipelines.parts import Part
+from strandline.pipelines.positions import Offset, Offsets, Position, open_readonly, pin
 from strandline.spark.failures import told_briefly
-from strandline.spark.options import ReadOptions, time_of
-from strandline.spark.positions import Offset, Offsets, Position, open_readonly, pin
+from strandline.spark.options import ReadOptions
 from strandline.spark.readers import Task
-from strandline.spark.tasks import Part
 from strandline.store import Store
 from strandline.topic.snapshot import Snapshot
 
@@ -97,7 +99,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             except (Corrupt, Unavailable):
                 # The store was opened a while ago, and its writer has let go of some files.
                 parts = self._all_parts(Offsets.of(start), Offsets.of(end), fresh=True)
-            return [Task(group) for group in plans.in_tasks(parts)]
+            return [Task(group) for group in cuts.in_tasks(parts)]
 
     def _all_parts(self, begun: Offsets, ended: Offsets, *, fresh: bool) -> list[Part]:
         store, position = self._look(fresh=fresh)
@@ -121,7 +123,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)
         with told_briefly():
-            yield from tasks.read(partition.parts, self.options.columns, ())
+            yield from reading.read(partition.parts, self.options.columns, ())
 
     def stop(self) -> None:
         if self._store is not None:
@@ -152,12 +154,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return max(oldest, store.existing_topic(snapshot.name).cursor_at(time_of(begin)))
 
     def _parts(
-        self, store: Store, position: Position, snapshot: Snapshot, wanted: plans.Range
+        self, store: Store, position: Position, snapshot: Snapshot, wanted: cuts.Range
     ) -> list[Part]:
         if wanted.first_seq > wanted.last_seq:
             return []
-        files: list[Part] = [*plans.file_parts(position, snapshot, wanted, ())[0]]
-        return files + plans.hot_parts(
+        files: list[Part] = [*cuts.file_parts(position, snapshot, wanted, ())[0]]
+        return files + cuts.hot_parts(
             position, snapshot, wanted, store=store, names=self.options.columns
         )
 
@@ -166,7 +168,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         if self.options.on_loss != "report":
             raise _lost(losses[0])
-        parts.append(tasks.carried(loss_rows(losses, self.options.columns)))
+        parts.append(reading.carried(loss_rows(losses, self.options.columns)))
 
 
 def advanced(
@@ -213,11 +215,11 @@ def cursor(snapshot: Snapshot, begun: Offsets) -> int:
     return snapshot.evict_floor - 1 if is_anew(snapshot, begun) else offset.seq
 
 
-def stretch(snapshot: Snapshot, begun: Offsets, end: Offset) -> tuple[plans.Range, list[Loss]]:
+def stretch(snapshot: Snapshot, begun: Offsets, end: Offset) -> tuple[cuts.Range, list[Loss]]:
     """The seqs of a topic between two offsets, and what is lost of them."""
     name = snapshot.name
     if end.epoch < snapshot.created_us:
-        return plans.Range(1, 0), []  # of an earlier life too: the next batch tells
+        return cuts.Range(1, 0), []  # of an earlier life too: the next batch tells
     before = cursor(snapshot, begun)
     lost = []
     if is_anew(snapshot, begun):
@@ -226,7 +228,7 @@ def stretch(snapshot: Snapshot, begun: Offsets, end: Offset) -> tuple[plans.Rang
     if before < last_seq:
         for gap in snapshot.lost_between(before + 1, last_seq):
             lost.append(Loss(name, gap.gap_from, gap.gap_to, gap.reason))
-    return plans.Range(max(before + 1, snapshot.floor), last_seq), lost
+    return cuts.Range(max(before + 1, snapshot.floor), last_seq), lost
 
 
 def loss_rows(losses: Sequence[Loss], names: Sequence[str]) -> pa.Table:

@@ -25,15 +25,19 @@ from pyspark.sql import functions as f
 
 from strandline.errors import Invalid
 from strandline.lake import keys
-from strandline.spark import columns as named
+from strandline.pipelines import columns as named
+from strandline.pipelines import cuts
+from strandline.pipelines.conditions import Condition, of_triples
+from strandline.pipelines.cuts import Range
+from strandline.pipelines.parts import FilePart, lake_file
+from strandline.pipelines.positions import Position, open_readonly, path_of, pin
 from strandline.spark import plans
-from strandline.spark.conditions import Condition, of_triples
+from strandline.spark.failures import remember_table
+from strandline.spark.filters import expression
 from strandline.spark.options import ReadOptions, parse
-from strandline.spark.plans import Range
-from strandline.spark.positions import Position, open_readonly, path_of, pin
+from strandline.spark.schema import spark_schema
 from strandline.spark.sessions import register
 from strandline.spark.source import pinned_text
-from strandline.spark.tasks import FilePart, lake_file
 from strandline.store import Store
 from strandline.topic.snapshot import Snapshot
 
@@ -73,8 +77,8 @@ def table(
     with open_readonly(options.store, options.lake) as opened:
         position = pin(opened, options.topics, options.lake)
         (snapshot,) = position.topics
-        wanted = plans.wanted_range(snapshot, conditions, options.offsets())
-        parts, _ = plans.file_parts(position, snapshot, wanted, conditions)
+        wanted = cuts.wanted_range(snapshot, conditions, options.offsets())
+        parts, _ = cuts.file_parts(position, snapshot, wanted, conditions)
         hot = _hot(spark, opened, position, snapshot, wanted, conditions, options)
     found = [] if not parts else [_native(spark, parts, snapshot, wanted, conditions)]
     found += [] if hot is None else [hot]
@@ -93,6 +97,7 @@ def _native(
 ) -> DataFrame:
     files = {part.file.name(): part for part in parts}
     first, last = parts[0], parts[-1]
+    remember_table(snapshot.name, first.manifest, files)
     folder = f"{spark_url(first.lake)}/{keys.data_folder(first.topic_id)}"
     reading = spark.read.schema(_schema())
     if len(files) <= PATHS_MAX:
@@ -100,7 +105,7 @@ def _native(
     else:
         frame = reading.parquet(folder).where(f.col("_metadata.file_name").isin(list(files)))
     for condition in conditions:
-        frame = frame.where(condition.expression())
+        frame = frame.where(expression(condition))
     if first.file.first_seq < wanted.first_seq:
         frame = frame.where(f.col("seq") >= wanted.first_seq)
         frame = frame.where(_since(first, wanted.first_seq))
@@ -115,12 +120,12 @@ def _native(
 def _since(part: FilePart, seq: int) -> Column:
     """Times that rows from a seq on can have."""
     file = lake_file(part)
-    return Condition("ts", ">=", file.zones[file.zone_at(seq)].ts_min).expression()
+    return expression(Condition("ts", ">=", file.zones[file.zone_at(seq)].ts_min))
 
 
 def _until(part: FilePart, seq: int) -> Column:
     file = lake_file(part)
-    return Condition("ts", "<=", file.zones[file.zone_at(seq)].ts_max).expression()
+    return expression(Condition("ts", "<=", file.zones[file.zone_at(seq)].ts_max))
 
 
 def _without(spark: SparkSession, frame: DataFrame, hidden: BitMap64) -> DataFrame:
@@ -152,7 +157,7 @@ def _hot(
     if first_seq > last_seq:
         return None
     seqs = Range(first_seq, last_seq)
-    rows = plans.few_rows(store, snapshot, seqs, conditions, _HOT_BYTES_MAX)
+    rows = cuts.few_rows(store, snapshot, seqs, conditions, _HOT_BYTES_MAX)
     if rows is not None:
         shaped = named.shaped(rows, named.RECORD)
         return spark.createDataFrame(shaped, _schema()) if len(rows) else None
@@ -162,12 +167,12 @@ def _hot(
     frame = reading.option("lake", options.lake).load()
     frame = frame.where((f.col("seq") >= first_seq) & (f.col("seq") <= last_seq))
     for condition in conditions:
-        frame = frame.where(condition.expression())
+        frame = frame.where(expression(condition))
     return frame
 
 
 def _schema() -> Any:
-    return named.spark_schema(named.RECORD)
+    return spark_schema(named.RECORD)
 
 
 def spark_url(lake: str) -> str:

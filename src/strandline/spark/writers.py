@@ -34,10 +34,10 @@ from strandline.inbox import delivery, staging
 from strandline.inbox.delivery import Staged
 from strandline.inbox.staging import COLUMNS
 from strandline.pipelines.deliver import deliver, discard, lake_of
+from strandline.pipelines.positions import matching, open_readonly
 from strandline.record import Numbered
 from strandline.spark.failures import told_briefly
 from strandline.spark.options import WriteOptions
-from strandline.spark.positions import matching, open_readonly
 from strandline.topic import numbered
 
 _QUERY = "sql.streaming.queryId"
@@ -59,7 +59,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def __init__(self, options: WriteOptions) -> None:
         self.options = options
-        self.producer = f"spark-write/{options.write_id or OsDisk().random_id().hex()}"
+        self.producer = producer_of(options.write_id or OsDisk().random_id().hex())
         numbered.encode(Numbered(self.producer, 0))  # too long, perhaps
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -97,6 +97,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
             query = _query_of(messages)
             if query:
                 _discard(self.options, _producer(query), batchId, messages)
+
+
+def producer_of(write_id: str) -> str:
+    """By what a topic knows a batch write."""
+    return f"spark-write/{write_id}"
 
 
 def check_columns(schema: StructType) -> None:

@@ -96,7 +96,11 @@ class TopicModel:
 
     @property
     def payload_bytes(self) -> int:
-        return sum(_size(record) for record in self.live.values())
+        return self.payload_from(1)
+
+    def payload_from(self, seq: int) -> int:
+        """Payload of the live records from a seq on."""
+        return sum(_size(record) for place, record in self.live.items() if place >= seq)
 
     def append(
         self,

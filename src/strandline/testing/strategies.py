@@ -80,6 +80,8 @@ def configs() -> st.SearchStrategy[TopicConfig]:
         discard=st.sampled_from(("old", "reject")),
         idempotency_window_ms=any_size,
         dedupe_node=st.booleans(),
+        schema=st.dictionaries(st.sampled_from(("price", "note")), st.just("string | null")),
+        schema_version=any_size,
     )
 
 

@@ -46,13 +46,14 @@ def find_tagged_cold(state: TopicState, cold: Cold | None, match: str) -> BitMap
     wanted = _matcher(match)
     floor = state.floor
     for place in range(len(cold)):
-        if not floor <= cold.lasts[place] <= cold.released:
+        if cold.lasts[place] < floor or cold.firsts[place] > cold.released:
             continue  # gone, or found in the local copy
         for zone in state.lake.zones(state.id, cold, place):
             tags = zone.column(block.TAG)
             if tags is not None:
                 rows = [row for row, tag in enumerate(tags.to_pylist()) if wanted(tag)]
                 found.update(zone.first_seq + row for row in rows)
+    found.remove_range(cold.released + 1, cold.last_seq + 1)
     return found
 
 

@@ -39,6 +39,8 @@ class _Trace:
     def add(self, manifest: Manifest) -> None:
         """What the lake knows. It answers for its part alone: local copies are let go."""
         self.name, self.epoch = manifest.name, manifest.epoch
+        schema = manifest.schema
+        self.config = TopicConfig(schema=schema.fields, schema_version=schema.version)
         self.floor, self.covered = manifest.floor, manifest.last_seq
         self.last_ts = max((file.ts_max for file in manifest.files), default=0)
         self.deleted = bytes(manifest.deleted.serialize()) if manifest.deleted else b""

@@ -17,6 +17,9 @@ Payload is counted record by record while there is a local copy, and by whole fi
 (``lake/cold.py``). So at 5 each file's payload becomes what is live of it at that moment: counted
 before the locks are taken, and corrected by what was deleted or evicted since.
 
+Others may replace files of the lake at any moment, by merging them (``pipelines/compact.py``). A
+look at the newest manifest adopts theirs; a rewrite that meets them gives way.
+
 A store that is not there (credentials, bucket, network) fails the job's turn: health shows it, the
 job tries again with growing pauses, and everything else goes on with the local copies. A damaged
 file is not rewritten and in nobody's way: ``topic/scrubber.py`` deals with it.
@@ -33,14 +36,22 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from strandline.env.clock import Clock
-from strandline.errors import Corrupt, Invalid, StrandlineError, Unavailable, UnknownTopic
-from strandline.lake.cold import Cold
+from strandline.errors import (
+    Conflict,
+    Corrupt,
+    Invalid,
+    StrandlineError,
+    Unavailable,
+    UnknownTopic,
+)
+from strandline.lake.cold import Cold, succeeded
 from strandline.lake.columns import SCHEMA
 from strandline.lake.entry import LakeFile
 from strandline.lake.intake import Intake
 from strandline.lake.lake import Lake
 from strandline.lake.manifest import Manifest
 from strandline.lake.sweep import Swept
+from strandline.schema import Schema
 from strandline.segment import codec
 from strandline.settings import LakeSettings
 from strandline.topic.catalog import Catalog
@@ -85,6 +96,8 @@ class Relocator:
         self._turn = threading.Lock()
         self._told: dict[int, tuple[BitMap64 | None, int]] = {}
         """By topic: the deleted seqs and the floor by deletes that its manifest knows of."""
+        self._told_schema: dict[int, int] = {}
+        """By topic: the version of its schema that its manifest knows of."""
         self._looked: dict[int, float] = {}
         """By topic: when its newest manifest was last asked for."""
         self._swept: dict[int, float] = {}
@@ -126,7 +139,8 @@ class Relocator:
     def replace_file(self, state: TopicState, file: LakeFile) -> None:
         """Write a file anew from good copies of its records; Corrupt when there are not enough."""
         with self._turn:
-            self._adopt(state, self._rewrite(state, file))
+            manifest = self._tell_schema(state, self._newest(state))
+            self._adopt(state, self._rewrite(state, file, manifest.schema))
             self._save(state)
 
     def _tend(self, state: TopicState, progress: Progress | None) -> None:
@@ -170,7 +184,8 @@ class Relocator:
             taken = _Taken(state)
             parts = local_parts(group, max(first_seq, taken.floor), last_seq)
             rows = live_tables(parts, taken.deleted)
-            file = self._intake.write(state.id, rows, first_seq, last_seq)
+            manifest = self._tell_schema(state, manifest)
+            file = self._intake.write(state.id, rows, first_seq, last_seq, manifest.schema)
             manifest = self._intake.commit(state.id, _adding(file))
             self._adopt(state, manifest)
             content = int(file.content[:16], 16)
@@ -186,14 +201,15 @@ class Relocator:
 
         It is ours from before a crash. Or somebody has opened a copy of this store and moved on
         from there; then two histories have parted, and ours must not make room for the other. What
-        is damaged here cannot be compared: its neighbours can.
+        is damaged here cannot be compared: its neighbours can. A file may begin with what we know,
+        and have let go of, when somebody merged it with older ones.
         """
         compared, damaged = 0, None
         for file in manifest.files:
             if file.last_seq <= known:
                 continue
             for zone in self._lake.zones_of(state.id, file):
-                first_seq = max(zone.first_seq, state.floor)
+                first_seq = max(zone.first_seq, state.floor, known + 1)
                 if first_seq > zone.last_seq:
                     continue
                 theirs = live_table(Part(zone, first_seq, zone.last_seq), state.deleted)
@@ -224,15 +240,9 @@ class Relocator:
             with shard.maintenance:
                 if state.dropped:
                     return
-                old = state.cold
-                new = Cold.of_files(
-                    manifest.number,
-                    manifest.files,
-                    {} if old is None else old.known_payloads(),
-                    released=0 if old is None else old.released,
-                )
+                new, less = succeeded(state.cold, manifest.number, manifest.files, state.floor)
                 with state.guard:
-                    state.gone_payload += _shrunk(old, new, state.floor)
+                    state.gone_payload += less
                     state.cold = new
 
     def _save(self, state: TopicState) -> None:
@@ -297,11 +307,12 @@ class Relocator:
         told, told_floor = self._told.get(state.id, (None, 1))
         news = deleted is not told or asked > told_floor
         news = news or (len(cold) > 0 and cold.lasts[0] < floor)
+        news = news or self._told_schema.get(state.id, 0) != state.config.schema_version
         now_s = self._clock.monotonic()
         if not news and now_s - self._looked.get(state.id, -_LOOK_S) < _LOOK_S:
             return
         self._looked[state.id] = now_s
-        manifest = self._newest(state)
+        manifest = self._tell_schema(state, self._newest(state))
         if news:
             hidden = (
                 None if deleted is None else deleted & BitMap64(range(floor, cold.last_seq + 1))
@@ -316,27 +327,43 @@ class Relocator:
             dead = file.rows - live_rows(state, file)
             if dead > self._settings.dead_share * file.rows and file.name() not in self._damaged:
                 try:
-                    manifest = self._rewrite(state, file)
+                    manifest = self._rewrite(state, file, manifest.schema)
                 except Corrupt:
                     self._damaged.add(file.name())
+                except Conflict:  # somebody else has replaced it
+                    manifest = self._intake.load(state.id)
+                    break
         if manifest.number != cold.manifest:
             self._adopt(state, manifest)
             self._save(state)
         self._sweep(manifest)
 
-    def _rewrite(self, state: TopicState, file: LakeFile) -> Manifest:
-        """The same file without its dead rows."""
+    def _tell_schema(self, state: TopicState, manifest: Manifest) -> Manifest:
+        """Tell the manifest of the topic's schema before files are written by it."""
+        config = state.config
+        schema = Schema(config.schema_version, config.schema)
+        if manifest.with_schema(schema) is not manifest:
+            manifest = self._intake.commit(state.id, lambda old: old.with_schema(schema))
+        self._told_schema[state.id] = config.schema_version
+        return manifest
+
+    def _rewrite(self, state: TopicState, file: LakeFile, schema: Schema) -> Manifest:
+        """The same file without its dead rows, and with the typed columns of this schema."""
         deleted = state.deleted
         rows = live_tables(good_parts(state, file.first_seq, file.last_seq), deleted)
-        new = self._intake.write(state.id, rows, file.first_seq, file.last_seq)
+        new = self._intake.write(state.id, rows, file.first_seq, file.last_seq, schema)
         now_us = self._clock.now_us()
         purged = None
         if deleted:
             purged = deleted & BitMap64(range(file.first_seq, file.last_seq + 1))
-        return self._intake.commit(
-            state.id,
-            lambda old: old.with_replaced([file.name()], [new], at_us=now_us, purged=purged),
-        )
+        try:
+            return self._intake.commit(
+                state.id,
+                lambda old: old.with_replaced([file.name()], [new], at_us=now_us, purged=purged),
+            )
+        except Conflict:
+            self._intake.discard(state.id, new)
+            raise
 
     def _empty_trash(self) -> None:
         """Tell the lake of topics that are no more; their files leave after the grace period."""
@@ -387,25 +414,6 @@ def live_rows(state: TopicState, file: LakeFile) -> int:
 
 def _adding(file: LakeFile) -> Callable[[Manifest], Manifest]:
     return lambda manifest: manifest.with_added([file])
-
-
-def _shrunk(old: Cold | None, new: Cold, floor: int) -> int:
-    """Payload that left with files that were rewritten; below the floor it is counted already."""
-    if old is None:
-        return 0
-    kept = set(new.contents)
-    known = set(old.contents)
-    left = sum(
-        old.payloads[place]
-        for place in range(len(old))
-        if old.contents[place] not in kept and floor <= old.lasts[place] <= old.released
-    )
-    came = sum(
-        new.payloads[place]
-        for place in range(len(new))
-        if new.contents[place] not in known and new.lasts[place] <= old.released
-    )
-    return left - came
 
 
 def to_relocate(state: TopicState, settings: LakeSettings) -> list[Run]:

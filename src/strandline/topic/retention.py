@@ -90,9 +90,10 @@ def _bytes_floor(state: TopicState, pieces: Pieces, floor: int) -> int:
         for place in range(bisect.bisect_left(cold.lasts, floor), len(cold)):
             if cold.firsts[place] >= hot_seq:
                 break
-            if excess < cold.payloads[place]:
+            counted = cold.counted(place)
+            if excess < counted:
                 return max(floor, cold.firsts[place])
-            excess -= cold.payloads[place]
+            excess -= counted
         if excess <= 0:
             return hot_seq
         floor = hot_seq
@@ -120,7 +121,9 @@ def _ttl_floor(state: TopicState, pieces: Pieces, floor: int, now_us: int) -> in
         # By whole files here; a reader that meets expired rows of one raises the floor exactly.
         place = cold.reaching(cutoff, floor)
         if place < len(cold) and cold.firsts[place] < hot_seq:
-            return max(floor, cold.firsts[place])
+            straddles = cold.lasts[place] >= hot_seq
+            if not straddles or not _is_older(pieces, hot_seq, cutoff):
+                return max(floor, cold.firsts[place])
         floor = hot_seq
     for low, last_seq in spans(state, floor):
         seq = low
@@ -135,3 +138,9 @@ def _ttl_floor(state: TopicState, pieces: Pieces, floor: int, now_us: int) -> in
                 return seq + kept
             seq = first + len(stamps)
     return state.head_seq + 1
+
+
+def _is_older(pieces: Pieces, seq: int, cutoff: int) -> bool:
+    """Whether a record, and with it all before, is older: a file's newest may be a later one."""
+    first, stamps = pieces.stamps(seq)
+    return bool(stamps[seq - first] < cutoff)

@@ -192,7 +192,8 @@ def covered_by(state: TopicState, replay_lsns: dict[int, int]) -> int:
 
 
 def _is_replayed(location: int, replay_lsns: dict[int, int]) -> bool:
-    return location & LOCATION_LSN >= replay_lsns[location >> LOCATION_SHARD_BITS]
+    # A shard that came and went since the last checkpoint is in no root: all of it is replayed.
+    return location & LOCATION_LSN >= replay_lsns.get(location >> LOCATION_SHARD_BITS, 0)
 
 
 def entry_of(state: TopicState, replay_lsns: dict[int, int], news: int) -> TopicEntry:

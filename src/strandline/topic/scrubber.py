@@ -25,7 +25,7 @@ from typing import Literal
 import msgspec
 
 from strandline.env.clock import Clock
-from strandline.errors import Corrupt, StrandlineError, Unavailable
+from strandline.errors import Conflict, Corrupt, StrandlineError, Unavailable
 from strandline.lake import check
 from strandline.lake.entry import LakeFile
 from strandline.lake.intake import Intake
@@ -326,6 +326,8 @@ class Scrubber:
         if not lost:
             try:
                 self._relocator.replace_file(state, file)
+            except Conflict:  # somebody else has replaced it
+                return
             except Corrupt as error:  # the new file read back as other bytes: the next round again
                 self._fence(path, error.reason, state, file.first_seq, file.last_seq)
                 return

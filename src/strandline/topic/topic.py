@@ -210,6 +210,11 @@ class Topic:
         newest = (self._state.producers or {}).get(producer.encode())
         return None if newest is None else newest[0]
 
+    def producers(self, prefix: str = "") -> list[str]:
+        """The names of the producers who have had numbers taken here, and are not forgotten."""
+        known = [producer.decode() for producer in self._state.producers or {}]
+        return sorted(name for name in known if name.startswith(prefix))
+
     def append_soon(
         self, data: bytes | Sequence[bytes], **options: Unpack[AppendOptions]
     ) -> Pending:

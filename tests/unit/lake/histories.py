@@ -22,7 +22,9 @@ TOPIC_ID = 7
 STATS = '{"key":["61","7a",0],"tag":["eu","us",3],"node":[null,null,10]}'
 
 
-def lake_file(first_seq: int, last_seq: int, *, salt: int = 0, stats: str = STATS) -> LakeFile:
+def lake_file(
+    first_seq: int, last_seq: int, *, salt: int = 0, stats: str = STATS, schema_version: int = 0
+) -> LakeFile:
     return LakeFile(
         first_seq=first_seq,
         last_seq=last_seq,
@@ -34,6 +36,7 @@ def lake_file(first_seq: int, last_seq: int, *, salt: int = 0, stats: str = STAT
         content=xxh3_128_hexdigest(f"{first_seq} {last_seq} {salt}".encode()),
         tail_offset=5,
         tail_checksum=2**64 - 1 - first_seq,
+        schema_version=schema_version,
         stats=stats,
     )
 

@@ -13,6 +13,7 @@ from strandline.errors import Conflict, Corrupt, Invalid, NewerFormat, Strandlin
 from strandline.lake import codec
 from strandline.lake.codec import DELTAS_MAX, Place, Version
 from strandline.lake.manifest import Manifest, Removed
+from strandline.schema import Schema
 from tests.unit.lake.histories import STORE_ID, TOPIC_ID, lake_file
 
 FIRST = Manifest(number=1, topic_id=TOPIC_ID, name="órders", epoch=3, created_us=9)
@@ -23,6 +24,7 @@ FULL = msgspec.structs.replace(
     files=(lake_file(1, 10), lake_file(11, 20)),
     deleted=BitMap64([4, 7, 2**40]),
     removed=(Removed("a.parquet", 1, 5),),
+    schemas=(Schema(2, {"price": "f64"}),),
 )
 
 
@@ -56,6 +58,7 @@ CHANGES = st.one_of(
     st.tuples(st.just("delete"), SEQS, SEQS),
     st.tuples(st.just("epoch"), SEQS, st.just(0)),
     st.tuples(st.just("forget"), SEQS, st.just(0)),
+    st.tuples(st.just("schema"), SEQS, st.integers(0, 3)),
     st.tuples(st.just("drop"), st.just(0), st.just(0)),
 )
 
@@ -76,6 +79,8 @@ def changed(old: Manifest, change: tuple[str, int, int]) -> Manifest:
             new = old.with_deleted(BitMap64([first, second]))
         elif kind == "epoch":
             new = old.with_epoch(first)
+        elif kind == "schema":
+            new = old.with_schema(Schema(first, {"n": "i64"} if second else {}))
         elif kind == "forget":
             new = old.without_removed([entry.name for entry in old.removed[:first]])
         elif kind == "drop":

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 import msgspec
 
 from strandline.errors import Invalid, StrandlineError, Unavailable, UnknownTopic
+from strandline.pipelines.lakes import is_pattern
 from strandline.settings import LakeSettings, Settings
 from strandline.store import Store
 from strandline.topic.snapshot import Snapshot
@@ -90,10 +91,6 @@ def open_readonly(path: str, lake: str = "") -> Store:
         raise Unavailable(
             f"cannot read the store {path} ({error}): check the path and its rights"
         ) from error
-
-
-def is_pattern(topic: str) -> bool:
-    return any(sign in topic for sign in "*?[")
 
 
 def matching(store: Store, topics: Sequence[str], *, strict: bool = True) -> list[str]:

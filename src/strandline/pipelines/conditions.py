@@ -14,8 +14,6 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, datasource
-from pyspark.sql import functions as f
 
 from strandline.errors import Invalid
 from strandline.lake.columns import SCHEMA
@@ -23,7 +21,7 @@ from strandline.lake.columns import SCHEMA
 PRUNED = ("seq", "ts", "key", "tag", "node")
 """Columns that a condition may be about."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SEQ_MAX = 2**63 - 1
 _OPERATORS = ("=", "<", "<=", ">", ">=", "in", "exists")
 _ORDERED: dict[str, Callable[[Any, Any], Any]] = {
@@ -32,14 +30,6 @@ _ORDERED: dict[str, Callable[[Any, Any], Any]] = {
     "<=": pc.less_equal,
     ">": pc.greater,
     ">=": pc.greater_equal,
-}
-_FILTERS: dict[type, str] = {
-    datasource.EqualTo: "=",
-    datasource.LessThan: "<",
-    datasource.LessThanOrEqual: "<=",
-    datasource.GreaterThan: ">",
-    datasource.GreaterThanOrEqual: ">=",
-    datasource.In: "in",
 }
 
 
@@ -83,28 +73,6 @@ class Condition(msgspec.Struct, frozen=True):
             return pc.is_in(column, pa.array(self.value, column.type))
         return _ORDERED[self.operator](column, pa.scalar(self.value, column.type))
 
-    def expression(self) -> Column:
-        """The same for Spark."""
-        column = f.col(self.column)
-        if self.operator == "exists":
-            return column.isNotNull()
-        if self.operator == "in":
-            return column.isin([self._literal(value) for value in self.value])
-        literal = f.lit(self._literal(self.value))
-        compared: Column = {
-            "=": column.__eq__,
-            "<": column.__lt__,
-            "<=": column.__le__,
-            ">": column.__gt__,
-            ">=": column.__ge__,
-        }[self.operator](literal)
-        return compared
-
-    def _literal(self, value: Any) -> Any:
-        if self.column == "ts":
-            return _EPOCH + timedelta(microseconds=value)
-        return bytearray(value) if isinstance(value, bytes) else value
-
 
 def of_triples(where: Iterable[Any]) -> tuple[Condition, ...]:
     """Conditions as a caller of ``table`` writes them: ``[("tag", "=", "eu"), …]``."""
@@ -117,30 +85,25 @@ def of_triples(where: Iterable[Any]) -> tuple[Condition, ...]:
             raise Invalid(f"where is about {', '.join(PRUNED)}; filter the frame by {column!r}")
         if operator not in _OPERATORS[:-1]:
             raise Invalid(f"operators are {' '.join(_OPERATORS[:-1])}, not {operator!r}")
-        condition = _condition(column, operator, value)
+        condition = condition_of(column, operator, value)
         if condition is None:
             raise Invalid(f"{value!r} cannot be compared with column {column!r}")
         made.append(condition)
     return tuple(made)
 
 
-def of_filter(pushed: datasource.Filter) -> Condition | None:
-    """A filter of Spark as a condition, None when it is none of ours."""
-    attribute: tuple[str, ...] = getattr(pushed, "attribute", ())
-    if len(attribute) != 1 or attribute[0] not in PRUNED:
-        return None
-    if isinstance(pushed, datasource.IsNotNull):
-        return Condition(attribute[0], "exists")
-    operator = _FILTERS.get(type(pushed))
-    if operator is None:
-        return None
-    return _condition(attribute[0], operator, getattr(pushed, "value", None))
-
-
 def microseconds(moment: datetime) -> int:
     """A time as stamps count it; without a time zone it is UTC."""
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return (aware - _EPOCH) // timedelta(microseconds=1)
+    return (aware - EPOCH) // timedelta(microseconds=1)
+
+
+def time_of(text: str) -> int:
+    """Microseconds of a time in ISO format; UTC unless it says otherwise."""
+    try:
+        return microseconds(datetime.fromisoformat(text))
+    except ValueError:
+        raise Invalid(f"{text!r} is no time: write 2026-11-16T08:00:00Z") from None
 
 
 def keeping(table: pa.Table, conditions: Iterable[Condition]) -> pa.Table:
@@ -151,7 +114,8 @@ def keeping(table: pa.Table, conditions: Iterable[Condition]) -> pa.Table:
     return table
 
 
-def _condition(column: str, operator: str, value: Any) -> Condition | None:
+def condition_of(column: str, operator: str, value: Any) -> Condition | None:
+    """The condition, None when the value cannot be compared with the column."""
     if operator == "in":
         if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
             return None

@@ -1,4 +1,4 @@
-"""The columns of a record as Spark and Arrow know them.
+"""The columns of a record as readers elsewhere get them: Arrow tables.
 
 Spark has no unsigned numbers: ``seq`` is a ``bigint``. Two columns are not of the record:
 ``topic``, where a read is of several topics, and ``lost``, where a stream reports what it did not
@@ -10,15 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pyarrow as pa
-from pyspark.sql.types import (
-    BinaryType,
-    DataType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
 
 from strandline.errors import Invalid
 from strandline.lake.columns import SCHEMA
@@ -34,31 +25,9 @@ _ARROW: dict[str, pa.DataType] = {
     LOST: pa.struct([("first", pa.int64()), ("last", pa.int64()), ("reason", pa.string())]),
 }
 
-_SPARK: dict[str, DataType] = {
-    TOPIC: StringType(),
-    "seq": LongType(),
-    "ts": TimestampType(),
-    "key": BinaryType(),
-    "tag": StringType(),
-    "node": StringType(),
-    "meta": BinaryType(),
-    "data": BinaryType(),
-    LOST: StructType(
-        [
-            StructField("first", LongType()),
-            StructField("last", LongType()),
-            StructField("reason", StringType()),
-        ]
-    ),
-}
-
 
 def arrow_schema(names: Iterable[str]) -> pa.Schema:
     return pa.schema([pa.field(name, _ARROW[name]) for name in names])
-
-
-def spark_schema(names: Iterable[str]) -> StructType:
-    return StructType([StructField(name, _SPARK[name]) for name in names])
 
 
 def chosen(wanted: Iterable[str] | None, *, many: bool, lost: bool) -> tuple[str, ...]:

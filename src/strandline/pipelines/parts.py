@@ -1,8 +1,8 @@
-"""One task on an executor: parts of topics in, Arrow batches out.
+"""One task of a read, here or on an executor: parts of topics in, Arrow batches out.
 
-A part is a piece of one lake file, a range of the store itself, or rows that came along. Executors
+A part is a piece of one lake file, a range of the store itself, or rows that came along. Tasks
 never write: they read files that do not change, or open the store read-only. Opened stores and
-files stay open in a worker for its next task, a few of them.
+files stay open in a worker of Spark for its next task, a few of them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from strandline.env.object_store import open_objects
 from strandline.env.objects import Objects
 from strandline.errors import (
     Corrupt,
+    Denied,
     NotAStore,
     NotFound,
     RecordsLost,
@@ -29,16 +30,15 @@ from strandline.errors import (
 from strandline.lake import keys
 from strandline.lake.cold import ColdFile
 from strandline.lake.reader import LakeFileReader, ZoneInfo
-from strandline.spark import columns
-from strandline.spark.conditions import Condition, keeping
-from strandline.spark.positions import open_readonly
+from strandline.pipelines import columns
+from strandline.pipelines.conditions import Condition, keeping
+from strandline.pipelines.positions import open_readonly
 from strandline.store import Store
 from strandline.topic.snapshot import Snapshot
 from strandline.topic.topic import Topic
 
 _STORES_MAX = 4
 _TRIES = 4
-_opened: dict[tuple[str, str], Store] = {}
 
 
 class FilePart(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,18 +89,56 @@ class Tally:
         self.rows = 0
 
 
+class Stores:
+    """Stores that were opened for reading, a few at most. Owned by one thread."""
+
+    def __init__(self) -> None:
+        self._opened: dict[tuple[str, str], Store] = {}
+
+    def __enter__(self) -> Stores:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._opened:
+            self._opened.popitem()[1].close()
+
+    def of(self, part: HotPart) -> Store:
+        """The store of a part, opened once and seen as it is now."""
+        place = (part.store, part.lake)
+        store = self._opened.get(place)
+        if store is not None:
+            store.refresh()
+            return store
+        try:
+            store = open_readonly(part.store, part.lake)
+        except (NotAStore, Unavailable) as error:
+            raise Unavailable(
+                f"{socket.gethostname()} cannot read the store at {part.store} ({error}): records "
+                "that are not in the lake yet need that folder on every executor, with the right "
+                "to read it"
+            ) from None
+        while len(self._opened) >= _STORES_MAX:
+            self._opened.pop(next(iter(self._opened))).close()
+        self._opened[place] = store
+        return store
+
+
+_of_this_worker = Stores()  # a Python worker of Spark has one thread
+
+
 def read(
     parts: Sequence[Part],
     names: Sequence[str],
     conditions: Sequence[Condition],
     tally: Tally | None = None,
+    stores: Stores = _of_this_worker,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of some parts with these columns, those for which every condition holds."""
     for part in parts:
         if isinstance(part, FilePart):
             tables = _read_file(part, names, conditions, tally or Tally())
         elif isinstance(part, HotPart):
-            tables = _read_hot(part, names, conditions)
+            tables = _read_hot(part, names, conditions, stores)
         else:
             tables = iter([pa.ipc.open_stream(part.stream).read_all()])
         for table in tables:
@@ -119,6 +157,8 @@ def lake_file(part: FilePart) -> LakeFileReader:
             return objects.get_range(key, start, length)
         except NotFound:
             raise _missing(objects, part, path) from None
+        except Denied as error:
+            raise Denied(f"on {socket.gethostname()} {error}") from None
 
     return LakeFileReader(fetch, part.file, part.topic_id, path)
 
@@ -207,9 +247,9 @@ def _may_hold(
 
 
 def _read_hot(
-    part: HotPart, names: Sequence[str], conditions: Sequence[Condition]
+    part: HotPart, names: Sequence[str], conditions: Sequence[Condition], stores: Stores
 ) -> Iterator[pa.Table]:
-    store = _store(part)
+    store = stores.of(part)
     seq, tries = part.first_seq, _TRIES
     while seq <= part.last_seq:
         try:
@@ -236,26 +276,6 @@ def _topic(store: Store, part: HotPart) -> Topic:
     if topic.snapshot().created_us != part.snapshot.created_us or topic.head_seq < part.last_seq:
         raise RecordsLost(part.topic, part.first_seq, part.last_seq, "recreated")
     return topic
-
-
-def _store(part: HotPart) -> Store:
-    """The store of a part, opened once in this process and seen as it is now."""
-    place = (part.store, part.lake)
-    store = _opened.get(place)
-    if store is not None:
-        store.refresh()
-        return store
-    try:
-        store = open_readonly(part.store, part.lake)
-    except NotAStore as error:
-        raise Unavailable(
-            f"{socket.gethostname()} cannot read the store at {part.store} ({error}): records that "
-            "are not in the lake yet need that folder on every executor"
-        ) from None
-    while len(_opened) >= _STORES_MAX:
-        _opened.pop(next(iter(_opened))).close()
-    _opened[place] = store
-    return store
 
 
 def _missing(objects: Objects, part: FilePart, path: str) -> NotFound | Unavailable:

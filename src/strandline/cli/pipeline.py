@@ -1,0 +1,181 @@
+"""``strandline pipeline``: work over the whole lake, here or on Spark.
+
+Pipelines need the lake and not the store's lock, so they run beside the process that writes.
+Imports and exports are in ``transfer.py``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+from cyclopts import App, Parameter
+
+from strandline import pipelines
+from strandline.cli import cells, lake, transfer
+from strandline.cli.cells import Made, Row
+from strandline.cli.engines import HERE, Where
+from strandline.cli.options import TARGET, Flag, Target, byte_count
+from strandline.cli.output import output, print_report
+from strandline.cli.progress import Steps
+from strandline.errors import Corrupt
+from strandline.settings import MIB, LakeSettings
+
+PLACE = lake.PLACE + 1  # among the commands of the help page
+_KNOWN = {
+    "compact": "merge small files of the lake, drop rows that are gone",
+    "scrub": "read every byte again and tell what is damaged",
+    "import": "append the rows of files to a topic, each once",
+    "export": "write the records of a topic to files",
+}
+app = App(name="pipeline", help="Work over a whole store, here or on Spark.", sort_key=PLACE)
+run = App(name="run", help="Run a pipeline. Killed, it goes on where it was when run again.")
+app.command(run)
+run.command(transfer.import_files, name="import")
+run.command(transfer.export, name="export")
+
+
+@app.command(name="list")
+def list_pipelines(*, target: Target = TARGET) -> None:
+    """List the pipelines that there are."""
+    out = output(target.output)
+    rows = [{"pipeline": name, "does": text} for name, text in _KNOWN.items()]
+    out.rows([Made(dict(row), row) for row in rows])
+    out.end()
+
+
+@run.command
+def compact(
+    *topics: str,
+    file_bytes: Annotated[
+        str, Parameter(metavar="SIZE")
+    ] = f"{LakeSettings().file_bytes // MIB}MiB",
+    dead_share: float = round(LakeSettings().dead_share, 2),
+    dry_run: Flag = False,
+    where: Where = HERE,
+    target: Target = TARGET,
+) -> None:
+    """Merge small files of the lake into large ones, without the rows that are gone.
+
+    Works beside a process that writes. Readers of the old files can go on for a day.
+
+    Parameters
+    ----------
+    topics
+        Names of topics, or patterns with `*`; all without any.
+    file_bytes
+        Payload of a file to aim at.
+    dead_share
+        Rewrite a file of which more than this share is gone, however large it is.
+    dry_run
+        Only say what would be done.
+    """
+    settings = LakeSettings(file_bytes=byte_count(file_bytes), dead_share=dead_share)
+    with Steps() as steps:
+        summary = pipelines.compact(
+            lake.url_of(target),
+            topics,
+            engine=where.chooser(),
+            settings=settings,
+            dry_run=dry_run,
+            progress=steps.show,
+        )
+    facts = {
+        "lake": cells.plain(summary.lake),
+        "result": _compacted(summary),
+        "files": f"{summary.files_before} before, {summary.files_after} after",
+        "rows": f"{summary.rows_after}, {summary.rows_dropped} dropped",
+        "size": f"{cells.size(summary.bytes_before)} before, "
+        + ("not known yet" if dry_run else f"{cells.size(summary.bytes_after)} after"),
+        "took": f"{summary.seconds:.1f} s, {summary.engine}",
+    }
+    skipped: list[Row] = [Made({}, _skipped(each)) for each in summary.skipped]
+    print_report(target.output, Made(msgspec.to_builtins(summary), facts), {"skipped": skipped})
+    if summary.damaged:
+        first = summary.damaged[0]
+        error = Corrupt(first.reason, path=summary.lake)
+        error.add_note("`strandline pipeline run scrub` lists all damage in the lake")
+        raise error
+
+
+@run.command
+def scrub(
+    *topics: str,
+    no_local: Flag = False,
+    dry_run: Flag = False,
+    where: Where = HERE,
+    target: Target = TARGET,
+) -> None:
+    """Read every byte of the lake and of the store again, and tell what is damaged.
+
+    Changes nothing, and works beside a process that writes. Exit code 3 when something is damaged;
+    an open store mends what another copy allows by itself.
+
+    Parameters
+    ----------
+    topics
+        Names of topics in the lake, or patterns with `*`; all without any.
+    no_local
+        Leave out checkpoints, log and segments of the store.
+    dry_run
+        Only say how much would be read.
+    """
+    store = os.path.abspath(target.store)
+    local = os.path.isfile(f"{store}/SYSTEM") and not no_local
+    with Steps() as steps:
+        summary = pipelines.scrub(
+            lake.url_of(target),
+            topics,
+            engine=where.chooser(),
+            store=store if local else "",
+            dry_run=dry_run,
+            progress=steps.show,
+        )
+    verdict = "good" if summary.ok else f"{len(summary.findings)} problems"
+    facts = {
+        "lake": cells.plain(summary.lake),
+        "result": "nothing was read" if dry_run else verdict,
+        "read": f"{summary.files} files of {summary.topics} topics and {summary.local_files} local "
+        f"ones, {cells.size(summary.bytes_read)}",
+        "took": f"{summary.seconds:.1f} s, {summary.engine}",
+    }
+    findings: list[Row] = [Made({}, _finding(each)) for each in summary.findings]
+    json = msgspec.to_builtins(summary) | {"ok": summary.ok}
+    print_report(target.output, Made(json, facts), {"findings": findings})
+    if summary.findings:
+        raise _damaged(summary.findings)
+
+
+def _compacted(summary: pipelines.CompactSummary) -> str:
+    verb = "would be merged" if summary.dry_run else "merged"
+    text = f"{summary.groups} groups of files {verb}"
+    return text + (f", {len(summary.skipped)} skipped" if summary.skipped else "")
+
+
+def _skipped(found: pipelines.SkippedGroup) -> dict[str, str]:
+    return {
+        "topic": found.topic,
+        "seqs": f"{found.first_seq} to {found.last_seq}",
+        "files": str(found.files),
+        "reason": cells.plain(found.reason),
+    }
+
+
+def _finding(found: pipelines.ScrubFinding) -> dict[str, str | None]:
+    return {
+        "kind": found.kind,
+        "path": cells.plain(found.path),
+        "topic": found.topic,
+        "seqs": None if found.first_seq is None else f"{found.first_seq} to {found.last_seq}",
+        "reason": cells.plain(found.reason),
+    }
+
+
+def _damaged(findings: Sequence[pipelines.ScrubFinding]) -> Corrupt:
+    first = findings[0]
+    more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+    error = Corrupt(first.reason + more, path=first.path, offset=first.offset)
+    error.add_note("an open store mends what it can; `strandline repair --dry-run` tells the rest")
+    return error

@@ -1,0 +1,214 @@
+"""Typed columns: the fields of a topic's schema, taken out of ``data``. Pure.
+
+``data`` stays the truth and is not touched. It is read as one JSON object a row, and a field is
+null where it is missing, null, or not of its type; where ``data`` is no JSON object, all are. Of a
+key that comes twice the last one counts. ``schema.py`` says what fits which type.
+
+Most rows fit: they are decoded at once, by a type made for the schema. A row that does not fit is
+cut into its fields, and each is decoded by itself. Both ways read JSON with the same parser, so the
+other fields of such a row are what they would have been.
+
+All that is needed is a schema, and every manifest has it: whoever rewrites files of a lake without
+its store writes the same columns.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Meta
+from msgspec.structs import astuple
+
+from strandline.errors import Invalid, NewerFormat
+from strandline.lake.columns import SCHEMA
+from strandline.schema import Kind, KindName, Schema
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_MICROSECOND = timedelta(microseconds=1)
+_FIRST_US = (datetime.min.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
+_LAST_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
+_U64_MAX = 2**64 - 1
+
+_ARROW: dict[KindName, pa.DataType] = {
+    "string": pa.string(),
+    "u64": pa.uint64(),
+    "i64": pa.int64(),
+    "f64": pa.float64(),
+    "bool": pa.bool_(),
+    "datetime": pa.timestamp("us", tz="UTC"),
+    "date": pa.date32(),
+    "enum": pa.string(),
+}
+
+_Moment = Annotated[datetime, Meta(tz=True)]
+_JSON: dict[KindName, Any] = {
+    "string": str,
+    "u64": Annotated[int, Meta(ge=0)],  # msgspec takes no bound as large as the upper one
+    "i64": Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)],
+    "f64": float,
+    "bool": bool,
+    "datetime": _Moment | int | float,
+    "date": date | int | float,
+}
+_OTHER_TEXT = {"datetime": msgspec.json.Decoder(date), "date": msgspec.json.Decoder(_Moment)}
+"""A day where a moment is expected, and a moment where a day is: a type takes but one text."""
+
+_MISFITS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class Shape:
+    """The typed columns of one version of a schema. Immutable; safe from many threads."""
+
+    def __init__(self, schema: Schema) -> None:
+        try:
+            self.kinds = schema.kinds()
+        except Invalid as error:
+            raise NewerFormat(f"{error}; or upgrade, if a newer version wrote it") from error
+        self.version = schema.version
+        fields = [pa.field(name, _ARROW[kind.name]) for name, kind in self.kinds.items()]
+        self.columns: pa.Schema = pa.schema([*SCHEMA, *fields])
+        """Those of a record, and the typed ones behind them."""
+        names = [(f"f{place}", name) for place, name in enumerate(self.kinds)]
+        types = [_json_type(kind) for kind in self.kinds.values()]
+        self._row_type = _row_type(names, [(each, None) for each in types])
+        self._row = msgspec.json.Decoder(self._row_type)
+        self._getters = [operator.attrgetter(own) for own, _ in names]
+        cut = [(msgspec.Raw, msgspec.Raw()) for _ in names]
+        self._cut = msgspec.json.Decoder(_row_type(names, cut))
+        self._decoders = [
+            (msgspec.json.Decoder(each), _OTHER_TEXT.get(kind.name))
+            for each, kind in zip(types, self.kinds.values(), strict=True)
+        ]
+
+    def widened(self, table: pa.Table) -> pa.Table:
+        """Records with their typed columns."""
+        if not self.kinds:
+            return table
+        arrays = [*table.columns, *self.derive(table["data"])]
+        return pa.Table.from_arrays(arrays, schema=self.columns)
+
+    def derive(self, data: pa.ChunkedArray) -> list[pa.Array]:
+        """The typed columns alone."""
+        decode, rows = self._row.decode, []
+        for chunk in data.chunks:
+            for text in chunk.to_pylist():
+                try:
+                    rows.append(decode(text))
+                except _MISFITS:
+                    rows.append(self._by_field(text))
+        return [
+            _array(list(map(getter, rows)), kind)
+            for getter, kind in zip(self._getters, self.kinds.values(), strict=True)
+        ]
+
+    def _by_field(self, text: bytes) -> msgspec.Struct:
+        """A row whose fields are decoded each by itself."""
+        try:
+            parts = astuple(self._cut.decode(text))
+        except _MISFITS:
+            return self._row_type()
+        return self._row_type(
+            *(_value(part, decoders) for part, decoders in zip(parts, self._decoders, strict=True))
+        )
+
+
+@functools.lru_cache(maxsize=256)
+def _shape(version: int, fields: tuple[tuple[str, str], ...]) -> Shape:
+    return Shape(Schema(version, dict(fields)))
+
+
+def shape_of(schema: Schema) -> Shape:
+    """The typed columns of a schema, made once."""
+    return _shape(schema.version, tuple(schema.fields.items()))
+
+
+def _json_type(kind: Kind) -> Any:
+    one = Literal[kind.variants] if kind.name == "enum" else _JSON[kind.name]
+    return one | None
+
+
+def _row_type(names: list[tuple[str, str]], types: list[tuple[Any, Any]]) -> type[msgspec.Struct]:
+    """A type of rows. Its own names are plain ones: a field may be called ``from``."""
+    return msgspec.defstruct(
+        "Row",
+        [(own, kind, default) for (own, _), (kind, default) in zip(names, types, strict=True)],
+        rename=dict(names),
+        gc=False,
+    )
+
+
+def _value(part: msgspec.Raw, decoders: tuple[Any, Any]) -> Any:
+    for decoder in decoders:
+        if decoder is not None and part:
+            try:
+                return decoder.decode(part)
+            except _MISFITS:
+                continue
+    return None
+
+
+def _array(values: Sequence[Any], kind: Kind) -> pa.Array:
+    if kind.name == "datetime":
+        return _moments(values)
+    if kind.name == "date":
+        return pa.array(map(_day, values), pa.date32())
+    if kind.name == "u64" and any(value is not None and value > _U64_MAX for value in values):
+        values = [None if value is None or value > _U64_MAX else value for value in values]
+    return pa.array(values, _ARROW[kind.name])
+
+
+def _moments(values: Sequence[Any]) -> pa.Array:
+    # Time since 1970 and not the moment: pyarrow asks every moment for its zone, which takes twice
+    # as long.
+    ages = [value - EPOCH if type(value) is datetime else _age(value) for value in values]
+    micros = pa.array(ages, pa.duration("us")).cast(pa.int64())
+    there = pc.and_(pc.greater_equal(micros, _FIRST_US), pc.less_equal(micros, _LAST_US))
+    return pc.if_else(there, micros, None).cast(_ARROW["datetime"])
+
+
+def _age(value: date | int | float | None) -> timedelta | None:
+    if value is None:
+        return None
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day, tzinfo=UTC) - EPOCH
+    micros = _microseconds(value)
+    return None if micros is None else timedelta(microseconds=micros)
+
+
+def _day(value: date | int | float | None) -> date | None:
+    if isinstance(value, datetime):
+        return _day_of((value - EPOCH) // _MICROSECOND)
+    if value is None or isinstance(value, date):
+        return value
+    found = _microseconds(value)
+    return None if found is None else _day_of(found)
+
+
+def _day_of(micros: int) -> date | None:
+    if not _FIRST_US <= micros <= _LAST_US:
+        return None
+    return (EPOCH + timedelta(microseconds=micros)).date()
+
+
+def _microseconds(number: int | float) -> int | None:
+    """A number as microseconds since 1970, None outside of the years 1 to 9999."""
+    size = abs(number)
+    if isinstance(number, float):
+        micros = round(number * 1e6) if size < 1e12 else _LAST_US + 1
+    elif size < 10**11:
+        micros = number * 10**6
+    elif size < 10**14:
+        micros = number * 1000
+    elif size < 10**16:
+        micros = number
+    else:
+        micros = number // 1000 if size < 10**19 else _LAST_US + 1
+    return micros if _FIRST_US <= micros <= _LAST_US else None

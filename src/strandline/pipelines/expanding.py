@@ -1,0 +1,129 @@
+"""Records that are JSON objects as columns: one for each field, the same for all files. Pure.
+
+    all values are          the column is
+    true, false             boolean
+    whole numbers           64-bit integer
+    numbers                 double
+    text                    text
+    anything else           text: the JSON of the value
+
+Null and missing are both null. A field that has the name of a column of the record gets ``data_``
+in front of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from strandline.errors import Invalid
+
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_text = msgspec.json.Decoder(str)
+_TYPES = {"bool": pa.bool_(), "int": pa.int64(), "float": pa.float64()}
+_INT_MAX = 2**63
+
+Kinds = dict[str, str]
+"""By field what its values are: null, bool, int, float, text or json."""
+
+
+class Expanded(msgspec.Struct, frozen=True):
+    """A field and the column that it becomes."""
+
+    field: str
+    column: str
+    kind: str
+
+    @property
+    def type(self) -> pa.DataType:
+        return _TYPES.get(self.kind, pa.string())
+
+
+def note_kinds(kinds: Kinds, seqs: Sequence[int], data: Sequence[bytes]) -> None:
+    """Add what the fields of some records are."""
+    for seq, text in zip(seqs, data, strict=True):
+        for name, raw in fields_of(seq, text).items():
+            kinds[name] = joined(kinds.get(name, "null"), _kind(bytes(raw)))
+
+
+def joined(one: str, other: str) -> str:
+    """What a field is of which some values are this and some that."""
+    if other in (one, "null"):
+        return one
+    if one == "null":
+        return other
+    return "float" if {one, other} == {"int", "float"} else "json"
+
+
+def merged(found: Iterable[Kinds]) -> Kinds:
+    kinds: Kinds = {}
+    for each in found:
+        for name, kind in each.items():
+            kinds[name] = joined(kinds.get(name, "null"), kind)
+    return kinds
+
+
+def columns_of(kinds: Kinds, taken: Collection[str]) -> list[Expanded]:
+    """The columns that fields become, beside those that are there."""
+    names = set(taken)
+    made = []
+    for field, kind in kinds.items():
+        column = field
+        while column in names or (column != field and column in kinds):
+            column = f"data_{column}"
+        names.add(column)
+        made.append(Expanded(field, column, kind))
+    return made
+
+
+def arrays_of(
+    expanded: Sequence[Expanded], seqs: Sequence[int], data: Sequence[bytes]
+) -> list[pa.Array]:
+    """The fields of some records, column by column."""
+    rows = [fields_of(seq, text) for seq, text in zip(seqs, data, strict=True)]
+    return [
+        pa.array([_value(row.get(each.field), each.kind) for row in rows], each.type)
+        for each in expanded
+    ]
+
+
+def fields_of(seq: int, data: bytes) -> dict[str, msgspec.Raw]:
+    try:
+        data.decode()
+        return _fields.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Invalid(
+            f"record {seq} is no JSON object ({error}): export data as text or binary"
+        ) from None
+
+
+def _kind(raw: bytes) -> str:
+    first = raw[:1]
+    if first == b'"':
+        return "text"
+    if first in (b"t", b"f"):
+        return "bool"
+    if first == b"n":
+        return "null"
+    if first in (b"{", b"["):
+        return "json"
+    if raw.lstrip(b"-").isdigit():
+        return "int" if -_INT_MAX <= int(raw) < _INT_MAX else "json"
+    return "float"
+
+
+def _value(raw: msgspec.Raw | None, kind: str) -> Any:
+    if raw is None or (text := bytes(raw)) == b"null":
+        return None
+    if kind == "text":
+        return _text.decode(text)
+    if kind == "bool":
+        return text == b"true"
+    if kind == "int":
+        return int(text)
+    if kind == "float":
+        return float(text)
+    return msgspec.json.format(text, indent=-1).decode()

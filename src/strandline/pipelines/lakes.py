@@ -1,0 +1,100 @@
+"""Which lake a pipeline works on, and which of its topics.
+
+A pipeline needs the lake and nothing else, so that it runs where only the object store can be seen:
+named by its url, by the folder of its store, or by an opened store.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+import msgspec
+
+from strandline.env.disk import Disk, OsDisk
+from strandline.env.object_store import open_objects
+from strandline.env.objects import Objects
+from strandline.errors import Invalid, UnknownTopic
+from strandline.lake import names, outside
+from strandline.lake.manifest import Manifest
+from strandline.store import Store
+from strandline.topic.layout import Layout
+
+_NAMED_MAX = 5
+
+
+class LakePlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a lake is, as a task takes it along to another machine."""
+
+    url: str
+    options: tuple[tuple[str, str], ...] = ()
+    store_id: bytes = b""
+
+
+class OpenLake:
+    """A lake that a pipeline works on. Safe from many threads."""
+
+    def __init__(self, objects: Objects, options: Mapping[str, str] | None = None) -> None:
+        self.objects = objects
+        self.store_id = outside.owner_of(objects)
+        self.place = LakePlace(
+            url=objects.name,
+            options=tuple(sorted((options or {}).items())),
+            store_id=self.store_id,
+        )
+
+    def manifests(self, topics: Sequence[str] = ()) -> list[Manifest]:
+        """The newest manifest of every topic that is meant, by names and patterns; all for none."""
+        every = (
+            outside.newest_of(self.objects, self.store_id, marker.topic_id)
+            for marker in names.every_topic(self.objects)
+            if not topics or any(_is_meant(marker.name, topic) for topic in topics)
+        )
+        found = [manifest for manifest in every if manifest is not None]
+        for topic in topics:
+            if not is_pattern(topic) and all(manifest.name != topic for manifest in found):
+                raise UnknownTopic(
+                    f"there is no topic {topic!r} in the lake {self.objects.name}{self._known()}"
+                )
+        return sorted(found, key=lambda manifest: (manifest.name, manifest.topic_id))
+
+    def _known(self) -> str:
+        some = sorted({marker.name for marker in names.every_topic(self.objects)})
+        listed = ", ".join(map(repr, some[:_NAMED_MAX]))
+        return f": it has {listed}{', …' * (len(some) > _NAMED_MAX)}" if some else ""
+
+
+def open_lake(
+    lake: str | Store | Objects,
+    *,
+    options: Mapping[str, str] | None = None,
+    disk: Disk | None = None,
+) -> OpenLake:
+    """The lake of an opened store, of a store's folder, at a url, or in an object store."""
+    if isinstance(lake, Store):
+        return OpenLake(lake.lake_objects)
+    if not isinstance(lake, str):
+        return OpenLake(lake, options)
+    url, disk = lake, disk or OsDisk()
+    if "://" not in url:
+        folder = os.path.abspath(url)
+        if not disk.is_dir(folder):
+            raise Invalid(f"{url} is neither the folder of a store nor of a lake: check the path")
+        url = Layout(folder).lake if disk.exists(f"{folder}/SYSTEM") else folder
+    return OpenLake(open_objects(url, options=options, disk=disk), options)
+
+
+@lru_cache(maxsize=8)
+def objects_at(place: LakePlace) -> Objects:
+    """The object store of a task that came from another process."""
+    return open_objects(place.url, options=dict(place.options))
+
+
+def is_pattern(topic: str) -> bool:
+    return any(sign in topic for sign in "*?[")
+
+
+def _is_meant(name: str, topic: str) -> bool:
+    return name == topic or (is_pattern(topic) and fnmatch.fnmatchcase(name, topic))

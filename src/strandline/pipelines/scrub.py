@@ -1,0 +1,243 @@
+"""Reads every byte of a lake again, many files at once, and tells what is not as it was written.
+
+    driver   whose lake it is, terms, names, and every kept manifest of the chosen topics; when the
+             folder of the store is here, its checkpoints, log and segments too
+             (``topic/verify.py``)
+    tasks    all bytes of every live file against the hash that its manifest tells
+
+Nothing is changed and nothing is mended: that is the work of the store's own scrub job. A store may
+be open meanwhile. What looks wrong is looked at twice, and a file that has left the lake since is
+nobody's any more. Reading changes nothing, so a run that was killed is simply begun again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+import msgspec
+
+from strandline.env.clock import Clock, SystemClock
+from strandline.env.disk import Disk, OsDisk
+from strandline.env.objects import Objects
+from strandline.errors import Corrupt, Invalid, NotFound
+from strandline.lake import check, keys
+from strandline.lake.entry import LakeFile
+from strandline.lake.history import History
+from strandline.lake.manifest import Manifest
+from strandline.lake.reader import LakeFileReader
+from strandline.pipelines.compact import Progress
+from strandline.pipelines.engine import Chooser, Embedded, Engine
+from strandline.pipelines.lakes import LakePlace, OpenLake, objects_at, open_lake
+from strandline.settings import MIB, Settings
+from strandline.store import Store
+from strandline.topic.verify import Problem, verify_store
+
+_TASK_BYTES = 256 * MIB
+
+
+class FilesToCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """Some files of a topic. A task."""
+
+    topic: str
+    topic_id: int
+    files: tuple[LakeFile, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+
+class BadFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of a task that is not as its manifest says."""
+
+    file: LakeFile
+    path: str
+    reason: str
+
+
+class ScrubFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """A place that is not as it was written."""
+
+    path: str
+    kind: str
+    """lake, or what ``strandline verify`` calls it: system, closed, checkpoint, wal, segment."""
+    reason: str
+    offset: int = 0
+    topic: str | None = None
+    first_seq: int | None = None
+    last_seq: int | None = None
+
+
+class ScrubSummary(msgspec.Struct, kw_only=True):
+    """What was read and found. Nothing was changed."""
+
+    lake: str
+    engine: str = ""
+    dry_run: bool = False
+    """Whether only the work was planned: then files and bytes are what would be read."""
+    topics: int = 0
+    files: int = 0
+    """Live files of the lake."""
+    bytes_read: int = 0
+    local_files: int = 0
+    """Checkpoints, log files and segments, where the store's folder was given."""
+    seconds: float = 0.0
+    findings: list[ScrubFinding] = []
+
+    @property
+    def ok(self) -> bool:
+        return not self.findings
+
+
+def scrub(
+    lake: str | Store | Objects,
+    topics: Sequence[str] = (),
+    *,
+    engine: Engine | Chooser | None = None,
+    store: str = "",
+    dry_run: bool = False,
+    progress: Progress | None = None,
+    options: Mapping[str, str] | None = None,
+    clock: Clock | None = None,
+    disk: Disk | None = None,
+) -> ScrubSummary:
+    """Check topics (names or patterns; all without any) of the lake of a store, or at a url.
+
+    ``store`` is the folder of the store, whose own files are then checked too.
+    """
+    clock, disk = clock or SystemClock(), disk or OsDisk()
+    begun_s = clock.monotonic()
+    opened = open_lake(lake, options=options, disk=disk)
+    summary = ScrubSummary(lake=opened.objects.name, dry_run=dry_run)
+    summary.findings = []
+    manifests = opened.manifests(topics)
+    tasks = list(_tasks(manifests))
+    summary.topics = len(manifests)
+    summary.files = sum(len(task.files) for task in tasks)
+    total = sum(task.size for task in tasks)
+    made: Engine | Chooser = engine or Embedded()
+    chosen = made(total) if callable(made) else made
+    summary.engine = chosen.name
+    if dry_run:
+        summary.bytes_read = total
+    else:
+        if store:
+            _check_local(disk, store, summary, progress)
+        _check_manifests(opened, manifests, summary)
+        _check_files(opened, chosen, tasks, summary, progress)
+    summary.seconds = clock.monotonic() - begun_s
+    return summary
+
+
+def check_files(
+    place: LakePlace, task: FilesToCheck, *, objects: Objects | None = None
+) -> list[BadFile]:
+    """The work of a task: the files that are bad."""
+    lake = objects_at(place) if objects is None else objects
+    bad = []
+    for file in task.files:
+        key = keys.data_key(task.topic_id, file.name())
+        reader = LakeFileReader(
+            partial(_fetch, lake, key), file, task.topic_id, f"{lake.name}/{key}"
+        )
+        for step in check.check_file(reader, file):
+            if isinstance(step, Corrupt):
+                bad.append(BadFile(file=file, path=reader.label, reason=step.reason))
+    return bad
+
+
+def _fetch(objects: Objects, key: str, start: int, length: int) -> bytes:
+    try:
+        return objects.get_range(key, start, length)
+    except NotFound as error:
+        raise Corrupt("a lake file is missing", path=key) from error
+    except Invalid as error:
+        raise Corrupt(str(error), path=key) from error
+
+
+def _tasks(manifests: Sequence[Manifest]) -> Iterator[FilesToCheck]:
+    for manifest in manifests:
+        files: list[LakeFile] = []
+        size = 0
+        for file in manifest.files:
+            if files and size + file.size > _TASK_BYTES:
+                yield _task(manifest, files)
+                files, size = [], 0
+            files.append(file)
+            size += file.size
+        if files:
+            yield _task(manifest, files)
+
+
+def _task(manifest: Manifest, files: Sequence[LakeFile]) -> FilesToCheck:
+    return FilesToCheck(topic=manifest.name, topic_id=manifest.topic_id, files=tuple(files))
+
+
+def _check_local(disk: Disk, store: str, summary: ScrubSummary, progress: Progress | None) -> None:
+    report = verify_store(disk, store, Settings(), progress or _silent, lake=False)
+    summary.local_files = report.files
+    summary.bytes_read += report.bytes_read
+    summary.findings += [_of_problem(problem) for problem in report.problems]
+
+
+def _check_manifests(lake: OpenLake, manifests: Sequence[Manifest], summary: ScrubSummary) -> None:
+    walks: list[tuple[str | None, Iterator[check.Step]]] = [
+        (None, check.check_head(lake.objects, lake.store_id))
+    ]
+    for manifest in manifests:
+        walk = check.check_versions(lake.objects, lake.store_id, manifest.topic_id)
+        walks.append((manifest.name, walk))
+    for topic, walk in walks:
+        for step in walk:
+            if isinstance(step, int):
+                summary.bytes_read += step
+            else:
+                summary.findings.append(
+                    ScrubFinding(path=step.path, kind="lake", reason=step.reason, topic=topic)
+                )
+
+
+def _check_files(
+    lake: OpenLake,
+    engine: Engine,
+    tasks: Sequence[FilesToCheck],
+    summary: ScrubSummary,
+    progress: Progress | None,
+) -> None:
+    work = partial(check_files, lake.place, objects=lake.objects if engine.in_process else None)
+    done, total = 0, sum(task.size for task in tasks)
+    for place, bad in engine.run(work, tasks):
+        task = tasks[place]
+        summary.findings += _still_bad(lake, task, bad)
+        summary.bytes_read += task.size
+        done += task.size
+        if progress is not None:
+            progress("scrub", done, total)
+
+
+def _still_bad(
+    lake: OpenLake, task: FilesToCheck, bad: Sequence[BadFile]
+) -> Iterator[ScrubFinding]:
+    """Those that are still in use: what has left since may be gone."""
+    if not bad:
+        return
+    newest = History(lake.objects, lake.store_id, task.topic_id).newest().manifest
+    for each in bad:
+        if newest.named(each.file.name()) is not None:
+            yield ScrubFinding(
+                path=each.path,
+                kind="lake",
+                reason=each.reason,
+                topic=task.topic,
+                first_seq=each.file.first_seq,
+                last_seq=each.file.last_seq,
+            )
+
+
+def _of_problem(problem: Problem) -> ScrubFinding:
+    return msgspec.convert(problem, ScrubFinding, from_attributes=True)
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    del what, done, total

@@ -1,0 +1,149 @@
+"""A topic's schema: the fields of its records' data, which is a JSON object. Pure.
+
+A schema is a map of names to types, both text, so that it goes through every encoding as it is:
+
+    type                          also written                what of JSON fits
+    string                        str, text, varchar          a string
+    u64                           uint64                      a whole number from 0 to 2^64 - 1
+    i64                           int64, int, integer         a whole number of 64 bits
+    f64                           float, double, number       a number
+    bool                          boolean                     true, false
+    datetime                      timestamp                   a time, see below
+    date                                                      a time, of which the day in UTC counts
+    ["EUR","USD"]                                             one of these strings
+    T | null                                                  as T, or null
+
+A time is RFC 3339 text with an offset; a day, ``2026-01-02``, which is its first moment in UTC; a
+whole number since 1970, in seconds up to 11 digits, milliseconds up to 14, microseconds up to 16
+and nanoseconds up to 19; or another number, in seconds. It is kept to the microsecond.
+
+Whether a field may be absent is for whoever checks records on their way in, which nobody does yet.
+Here it is part of the type and changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from strandline.errors import Invalid
+
+FIELDS_MAX = 512
+VARIANTS_MAX = 256
+SIZE_MAX = 64 * 1024
+"""Bytes of a schema as JSON: it is in every checkpoint and every full manifest."""
+
+RESERVED = frozenset({"seq", "ts", "key", "tag", "node", "meta", "data", "topic", "lost"})
+"""Columns of a record, and those that Spark adds. Engines do not tell small letters from capital
+ones, so neither do we; the same goes for two fields."""
+
+KindName = Literal["string", "u64", "i64", "f64", "bool", "datetime", "date", "enum"]
+
+_KINDS: dict[str, KindName] = {
+    **dict.fromkeys(("string", "str", "text", "varchar"), "string"),
+    **dict.fromkeys(("u64", "uint64"), "u64"),
+    **dict.fromkeys(("i64", "int64", "int", "integer"), "i64"),
+    **dict.fromkeys(("f64", "float", "double", "number"), "f64"),
+    **dict.fromkeys(("bool", "boolean"), "bool"),
+    **dict.fromkeys(("datetime", "timestamp"), "datetime"),
+    "date": "date",
+}
+_TYPES_TOLD = 'string, u64, i64, f64, bool, datetime, date, ["a","b"], or one of them with | null'
+# Not two lines in front: pyarrow and others keep such names for themselves.
+_NAME = re.compile(r"_?[A-Za-z][A-Za-z0-9_]{0,126}")
+_OR_NULL = re.compile(r"(.*?)\s*\|\s*null", re.DOTALL | re.IGNORECASE)
+
+
+class Kind(NamedTuple):
+    """A type, read."""
+
+    name: KindName
+    variants: tuple[str, ...] = ()
+    """Of an enum."""
+    optional: bool = False
+
+    def __str__(self) -> str:
+        told = msgspec.json.encode(self.variants).decode() if self.variants else self.name
+        return f"{told} | null" if self.optional else told
+
+
+class Schema(msgspec.Struct, frozen=True):
+    """The fields of a topic's data, in one version. Version 0 has none: there is no schema."""
+
+    version: int = 0
+    fields: dict[str, str] = {}
+
+    def kinds(self) -> dict[str, Kind]:
+        return {name: kind_of(text, name) for name, text in self.fields.items()}
+
+
+NO_SCHEMA = Schema()
+
+
+def kind_of(text: str, field: str) -> Kind:
+    """A type as it is written; an error names the field."""
+    optional = _OR_NULL.fullmatch(text.strip())
+    told = optional[1] if optional else text.strip()
+    if told.startswith("["):
+        return Kind("enum", _variants(told, field), optional is not None)
+    name = _KINDS.get(told.lower())
+    if name is None:
+        raise Invalid(f"schema field {field!r} has no type {text!r}: types are {_TYPES_TOLD}")
+    return Kind(name, (), optional is not None)
+
+
+def checked_fields(given: object) -> dict[str, str]:
+    """The fields that were given, each type in its one way to be written, or a clear error.
+
+    A list of strings is an enum, too.
+    """
+    if not isinstance(given, Mapping):
+        raise Invalid(f"schema is a map of fields to types, not {type(given).__name__}")
+    if len(given) > FIELDS_MAX:
+        raise Invalid(f"a schema has at most {FIELDS_MAX} fields, not {len(given)}")
+    fields: dict[str, str] = {}
+    known: dict[str, str] = {}
+    for name, told in given.items():
+        _check_name(name)
+        other = known.setdefault(name.lower(), name)
+        if other != name:
+            raise Invalid(f"schema fields {other!r} and {name!r} differ by capital letters alone")
+        fields[name] = str(kind_of(_type_text(told, name), name))
+    size = len(msgspec.json.encode(fields))
+    if size > SIZE_MAX:
+        raise Invalid(f"a schema has at most {SIZE_MAX} bytes as JSON, not {size}")
+    return fields
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise Invalid(
+            f"schema field {name!r} is not a name: letters, digits and _, at most 128, and not a "
+            "digit or two _ in front"
+        )
+    if name.lower() in RESERVED:
+        raise Invalid(f"schema field {name!r} has the name of a record's column: choose another")
+
+
+def _type_text(told: object, field: str) -> str:
+    if isinstance(told, (list, tuple)) and all(isinstance(each, str) for each in told):
+        return msgspec.json.encode(told).decode()
+    if not isinstance(told, str):
+        raise Invalid(f"the type of schema field {field!r} is text: {_TYPES_TOLD}")
+    return told
+
+
+def _variants(text: str, field: str) -> tuple[str, ...]:
+    try:
+        found = msgspec.json.decode(text, type=tuple[str, ...])
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise Invalid(f'schema field {field!r}: an enum is written ["a","b"]') from error
+    if not 1 <= len(found) <= VARIANTS_MAX or len(set(found)) < len(found) or "" in found:
+        raise Invalid(
+            f"schema field {field!r}: an enum has 1 to {VARIANTS_MAX} strings, none of them empty "
+            "or twice"
+        )
+    return found

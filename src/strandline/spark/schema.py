@@ -1,0 +1,39 @@
+"""The columns of a read as Spark knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from strandline.pipelines.columns import LOST, TOPIC
+
+_SPARK: dict[str, DataType] = {
+    TOPIC: StringType(),
+    "seq": LongType(),
+    "ts": TimestampType(),
+    "key": BinaryType(),
+    "tag": StringType(),
+    "node": StringType(),
+    "meta": BinaryType(),
+    "data": BinaryType(),
+    LOST: StructType(
+        [
+            StructField("first", LongType()),
+            StructField("last", LongType()),
+            StructField("reason", StringType()),
+        ]
+    ),
+}
+
+
+def spark_schema(names: Iterable[str]) -> StructType:
+    return StructType([StructField(name, _SPARK[name]) for name in names])

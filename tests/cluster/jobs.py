@@ -1,0 +1,98 @@
+"""What a driver does on a cluster: ``python -m tests.cluster.jobs JOB ARGUMENTS RESULT``.
+
+A job is a function; its arguments come as JSON, and what it returns is pickled to a file. It runs
+until it is done or somebody kills it.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from strandline.spark import explain, plain_errors, register, session, table
+from tests.cluster import gates
+from tests.spark.stores import Row, rows
+
+CONF = {
+    "spark.sql.shuffle.partitions": "3",
+    "spark.driver.memory": "512m",
+}
+
+
+def read(master: str, store: str, gate: str) -> dict[str, list[Row]]:
+    """A topic as a table and through the data source, and once more with a gate on the way."""
+    spark = session(master, **CONF)
+    found = {"table": table(spark, store, "t"), "source": _source(spark, store)}
+    done = {name: rows(frame.toArrow()) for name, frame in found.items()}
+    passing = gates.passing(gate)
+    gated = found["source"].repartition(3, "seq").withColumn("seq", passing("seq"))
+    return done | {"gated": rows(gated.toArrow())}
+
+
+def follow(master: str, store: str, folder: str, per_batch: int, gate: str = "") -> None:
+    """A topic as a stream, changed, into a sink, until all there is has been seen."""
+    spark = session(master, **CONF)
+    stream = (
+        spark.readStream.format("strandline")
+        .options(topic="t", maxRecordsPerTrigger=str(per_batch))
+        .load(store)
+    )
+    changed = _changed(stream, gate)
+    query = (
+        changed.writeStream.format("parquet")
+        .option("checkpointLocation", f"{folder}/checkpoint")
+        .trigger(availableNow=True)
+        .start(f"{folder}/sink")
+    )
+    with plain_errors():
+        query.awaitTermination()
+
+
+def meet(master: str, days: dict[str, tuple[str, str, str]]) -> dict[str, tuple[str, str, str]]:
+    """Read a store in each of some ways that must fail: the error, its message, what Spark said."""
+    first = session(master, **CONF, **{"spark.task.maxFailures": "1"})
+    told = {}
+    for day, (way, store, python) in days.items():
+        first.sparkContext.pythonExec = python
+        spark = register(first.newSession())  # the source remembers the Python of its session
+        try:
+            (table(spark, store, "t") if way == "table" else _source(spark, store)).toArrow()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the test looks at it
+            plain = explain(error) or error
+            told[day] = (type(plain).__name__, str(plain), str(error))
+    return told
+
+
+def _changed(stream: DataFrame, gate: str) -> DataFrame:
+    """Every third person leaves, tags are shouted, and the rest moves to other tasks."""
+    person = f.from_json(f.col("data").cast("string"), "number bigint, name string")
+    people = stream.select("key", f.upper("tag").alias("tag"), person.alias("person"))
+    kept = people.where("person.number % 3 != 0").repartition(3, "person.number")
+    number: Column = f.col("person.number")
+    if gate:
+        number = gates.passing(gate)(number)
+    told = f.to_json(f.struct(number.alias("number"), f.upper("person.name").alias("name")))
+    return kept.select(told.cast("binary").alias("data"), "tag", "key")
+
+
+def _source(spark: SparkSession, store: str) -> DataFrame:
+    return spark.read.format("strandline").option("topic", "t").load(store)
+
+
+def main(job: str, arguments: str, result: str) -> None:
+    begun = time.monotonic()
+    jobs: dict[str, Any] = {"read": read, "follow": follow, "meet": meet}
+    returned = jobs[job](**json.loads(arguments))
+    Path(result).write_bytes(pickle.dumps(returned))
+    print(f"{job}: {time.monotonic() - begun:.1f} s")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
