@@ -12,6 +12,7 @@ import inspect
 import textwrap
 import types
 
+from tests.mutants.deliveries import DELIVERIES
 from tests.mutants.far import FAR
 from tests.mutants.mutant import Mutant
 
@@ -307,6 +308,7 @@ MUTANTS = {
         "test_ttl_takes_local_records_to_the_record_though_their_file_goes_on",
     ),
     **FAR,
+    **DELIVERIES,
 }
 
 SAMPLE = (

@@ -1,4 +1,4 @@
-"""Bugs to plant in what is far from the log: lake, backups, deliveries, pipelines, Spark."""
+"""Bugs to plant in what is far from the log: lake, backups, pipelines, Spark."""
 
 from __future__ import annotations
 
