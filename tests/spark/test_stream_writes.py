@@ -66,16 +66,16 @@ def _forget_last_commit(checkpoint: Path) -> None:
 def test_a_batch_that_is_repeated_in_other_tasks_is_recognised(
     spark: SparkSession, source, data_dir, tmp_path
 ):
-    """Between the two attempts records move into the lake, so that the tasks are others."""
+    """Between the two attempts records move into the lake, and the second has more tasks."""
     empty_store(data_dir)
     checkpoint = tmp_path / "checkpoint"
     read = topic_stream(spark, source.path)
-    stream(read, data_dir, checkpoint)
+    stream(read.coalesce(1), data_dir, checkpoint)
     _forget_last_commit(checkpoint)
     fill(source, source.topic("t"), 1)
     source.relocate()
 
-    stream(read, data_dir, checkpoint)
+    stream(read.repartition(4), data_dir, checkpoint)
 
     assert sorted(contents(data_dir)) == numbers(1, 160)
     assert nothing_is_left(data_dir)

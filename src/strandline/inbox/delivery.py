@@ -112,6 +112,11 @@ def staged_key(producer: str, number: int, attempt: str, part: int) -> str:
     return f"{STAGED}/{_hash(producer)}-{number:020d}-{attempt}-{part:05d}.arrow"
 
 
+def last_whole(newest: int) -> int:
+    """The highest number of which a topic has every chunk, by the newest number that it has."""
+    return (newest + 1 >> CHUNK_BITS) - 1
+
+
 def check(delivery: Delivery) -> None:
     """Raise when no topic could take a delivery, whatever its rows are."""
     if not 0 <= delivery.number < NUMBER_MAX:

@@ -30,7 +30,7 @@ from strandline.env.object_store import open_objects
 from strandline.env.sources import SourceFile, find_sources
 from strandline.errors import Invalid, UnknownTopic
 from strandline.inbox import delivery, staging
-from strandline.inbox.delivery import CHUNK_BITS, Staged
+from strandline.inbox.delivery import Staged
 from strandline.pipelines.compact import Progress
 from strandline.pipelines.deliver import PATIENCE_S, await_delivered, deliver, discard, lake_of
 from strandline.pipelines.engine import Chooser, Embedded, Engine
@@ -238,7 +238,7 @@ class _Import:
                     "fields, or a file has changed since: go on with those, or take another id"
                 )
             newest = topic.taken(self._producer)
-        return 0 if newest is None else newest >> CHUNK_BITS
+        return 0 if newest is None else delivery.last_whole(newest)
 
     def _run_wave(self, engine: Engine, parts: Sequence[Part], summary: ImportSummary) -> None:
         """Stage parts, and deliver each as soon as those before it are."""

@@ -114,6 +114,14 @@ def test_a_delivery_is_not_taken_before_its_last_chunk_is():
     assert [made.is_taken(number) for number in newest] == [False] * 4
 
 
+def test_the_last_number_of_which_all_is_there_is_known():
+    made = letter(file(3), number=5)
+
+    newest = [made.chunk(place).number for place in range(3)]
+
+    assert [letters.last_whole(number) for number in newest] == [4, 4, 5]
+
+
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
