@@ -11,13 +11,25 @@ source.py       spark.read.format("strandline"), and readStream
 readers.py      batch
 streams.py      offsets, admission, loss
 tables.py       Spark's own Parquet reader over lake files, and the records that are not there
+engine.py       runs the tasks of a pipeline
 failures.py     a short error in place of a long trace
 """
 
+from strandline.spark.engine import SparkEngine
 from strandline.spark.failures import explain, plain_errors
 from strandline.spark.plans import Plan, plan
 from strandline.spark.positions import position
 from strandline.spark.sessions import register, session
 from strandline.spark.tables import table
 
-__all__ = ["Plan", "explain", "plain_errors", "plan", "position", "register", "session", "table"]
+__all__ = [
+    "Plan",
+    "SparkEngine",
+    "explain",
+    "plain_errors",
+    "plan",
+    "position",
+    "register",
+    "session",
+    "table",
+]
