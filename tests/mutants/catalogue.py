@@ -15,6 +15,7 @@ import types
 from tests.mutants.deliveries import DELIVERIES
 from tests.mutants.far import FAR
 from tests.mutants.mutant import Mutant
+from tests.mutants.pipelines import PIPELINES
 
 MUTANTS = {
     "acknowledge before the sync": Mutant(
@@ -293,21 +294,8 @@ MUTANTS = {
         "test_backup_crash",
         "test_a_crash_of_the_store_at_any_step_of_a_backup_loses_nothing[kill]",
     ),
-    "look for tags in whole files only": Mutant(
-        "topic.deletes:find_tagged_cold",
-        "cold.lasts[place] < floor or cold.firsts[place] > cold.released",
-        "not floor <= cold.lasts[place] <= cold.released",
-        "unit/topic/test_compacted_by_others",
-        "test_a_tag_is_found_in_the_released_part_of_a_file_that_straddles",
-    ),
-    "leave local records to the ttl of their file": Mutant(
-        "topic.retention:_ttl_floor",
-        "if not straddles or not _is_older(pieces, hot_seq, cutoff):",
-        "if True:",
-        "unit/topic/test_compacted_by_others",
-        "test_ttl_takes_local_records_to_the_record_though_their_file_goes_on",
-    ),
     **FAR,
+    **PIPELINES,
     **DELIVERIES,
 }
 

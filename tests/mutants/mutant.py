@@ -1,4 +1,4 @@
-"""A bug that is planted on purpose."""
+"""A mutant: what to break, how, and who must notice."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ its group with it, is left as it is and told of; everything else goes on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 
 import msgspec
@@ -47,6 +48,7 @@ class SkippedGroup(msgspec.Struct, frozen=True, kw_only=True):
     first_seq: int
     last_seq: int
     files: int
+    """All three 0 when the topic's manifests cannot be read."""
     reason: str
     damaged: bool = False
     """Whether that is because of bad bytes: run ``strandline pipeline run scrub``."""
@@ -102,15 +104,15 @@ def compact(
     wanted = settings or LakeSettings()
     if wanted.file_bytes < 1 or not 0 <= wanted.dead_share <= 1:
         raise Invalid("file_bytes is 1 or more, dead_share from 0 to 1")
-    opened = open_lake(lake, options=options)
-    merging = Merging(
-        place=opened.place,
-        zone_rows=wanted.zone_rows,
-        zone_bytes=wanted.zone_bytes,
-        spool=spool,
-    )
-    run = _Compaction(opened, merging, wanted, clock or SystemClock(), progress)
-    return run.run(topics, engine or Embedded(), dry_run=dry_run)
+    with closing(open_lake(lake, options=options)) as opened:
+        merging = Merging(
+            place=opened.place,
+            zone_rows=wanted.zone_rows,
+            zone_bytes=wanted.zone_bytes,
+            spool=spool,
+        )
+        run = _Compaction(opened, merging, wanted, clock or SystemClock(), progress)
+        return run.run(topics, engine or Embedded(), dry_run=dry_run)
 
 
 class _Compaction:
@@ -138,8 +140,15 @@ class _Compaction:
     ) -> CompactSummary:
         begun_s = self._clock.monotonic()
         summary = self._summary
-        manifests = self._lake.manifests(topics)
+        chosen_topics = self._lake.manifests(topics)
+        manifests = chosen_topics.manifests
         self._count(manifests)
+        for name, reason in chosen_topics.damaged.values():
+            self._summary.skipped.append(
+                SkippedGroup(
+                    topic=name, first_seq=0, last_seq=0, files=0, reason=reason, damaged=True
+                )
+            )
         groups = list(self._plan(manifests))
         chosen = engine(sum(group.size for group in groups)) if callable(engine) else engine
         summary.engine, summary.dry_run = chosen.name, dry_run

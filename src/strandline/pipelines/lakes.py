@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import fnmatch
 import os
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import msgspec
 
 from strandline.env.disk import Disk, OsDisk
 from strandline.env.object_store import open_objects
 from strandline.env.objects import Objects
-from strandline.errors import Invalid, UnknownTopic
+from strandline.errors import Corrupt, Invalid, NotFound, UnknownTopic
 from strandline.lake import names, outside
 from strandline.lake.manifest import Manifest
 from strandline.store import Store
@@ -33,11 +33,25 @@ class LakePlace(msgspec.Struct, frozen=True, kw_only=True):
     store_id: bytes = b""
 
 
+class Chosen:
+    """The topics of a pipeline."""
+
+    def __init__(self) -> None:
+        self.manifests: list[Manifest] = []
+        """The newest of each."""
+        self.damaged: dict[int, tuple[str, str]] = {}
+        """By topic id: the name of a topic whose manifests cannot be read, and why."""
+
+
 class OpenLake:
     """A lake that a pipeline works on. Safe from many threads."""
 
-    def __init__(self, objects: Objects, options: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, objects: Objects, options: Mapping[str, str] | None = None, *, ours: bool = False
+    ) -> None:
+        """``ours`` were opened for this pipeline, and are closed with it."""
         self.objects = objects
+        self._ours = ours
         self.store_id = outside.owner_of(objects)
         self.place = LakePlace(
             url=objects.name,
@@ -45,20 +59,32 @@ class OpenLake:
             store_id=self.store_id,
         )
 
-    def manifests(self, topics: Sequence[str] = ()) -> list[Manifest]:
-        """The newest manifest of every topic that is meant, by names and patterns; all for none."""
-        every = (
-            outside.newest_of(self.objects, self.store_id, marker.topic_id)
-            for marker in names.every_topic(self.objects)
-            if not topics or any(_is_meant(marker.name, topic) for topic in topics)
-        )
-        found = [manifest for manifest in every if manifest is not None]
+    def manifests(self, topics: Sequence[str] = ()) -> Chosen:
+        """The topics that are meant, by names and patterns; all for none."""
+        found = Chosen()
+        for marker in names.every_topic(self.objects):
+            if topics and not any(_is_meant(marker.name, topic) for topic in topics):
+                continue
+            try:
+                manifest = outside.newest_of(self.objects, self.store_id, marker.topic_id)
+            except (Corrupt, NotFound, UnknownTopic) as error:
+                found.damaged[marker.topic_id] = (marker.name, str(error))
+                continue
+            if manifest is not None:
+                found.manifests.append(manifest)
+        there = {manifest.name for manifest in found.manifests}
+        there.update(name for name, _ in found.damaged.values())
         for topic in topics:
-            if not is_pattern(topic) and all(manifest.name != topic for manifest in found):
+            if not is_pattern(topic) and topic not in there:
                 raise UnknownTopic(
                     f"there is no topic {topic!r} in the lake {self.objects.name}{self._known()}"
                 )
-        return sorted(found, key=lambda manifest: (manifest.name, manifest.topic_id))
+        found.manifests.sort(key=lambda manifest: (manifest.name, manifest.topic_id))
+        return found
+
+    def close(self) -> None:
+        if self._ours:
+            self.objects.close()
 
     def _known(self) -> str:
         some = sorted({marker.name for marker in names.every_topic(self.objects)})
@@ -83,13 +109,20 @@ def open_lake(
         if not disk.is_dir(folder):
             raise Invalid(f"{url} is neither the folder of a store nor of a lake: check the path")
         url = Layout(folder).lake if disk.exists(f"{folder}/SYSTEM") else folder
-    return OpenLake(open_objects(url, options=options, disk=disk), options)
+    return OpenLake(open_objects(url, options=options, disk=disk), options, ours=True)
 
 
-@lru_cache(maxsize=8)
-def objects_at(place: LakePlace) -> Objects:
-    """The object store of a task that came from another process."""
-    return open_objects(place.url, options=dict(place.options))
+@contextmanager
+def objects_at(place: LakePlace, given: Objects | None) -> Iterator[Objects]:
+    """What a task works on: as given, or as named when it came from another process."""
+    if given is not None:
+        yield given
+        return
+    objects = open_objects(place.url, options=dict(place.options))
+    try:
+        yield objects
+    finally:
+        objects.close()
 
 
 def is_pattern(topic: str) -> bool:
