@@ -111,6 +111,11 @@ def test_a_master_that_does_not_answer_is_told_at_once():
             "could not start a Python worker: set PYSPARK_PYTHON",
         ),
         (
+            "org.apache.spark.SparkException: Python worker failed to connect back.\n\tat org",
+            Unavailable,
+            "did not begin in time: the machine is too busy, try again",
+        ),
+        (
             "java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\n\tat",
             Unavailable,
             "gave this application up: the logs of master and workers tell why",

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from strandline.errors import Invalid, NewerFormat, NotAStore, RecordsLost, UnknownTopic
-from strandline.spark import explain, plain_errors
+from strandline.spark import explain, plain_errors, register
 from tests.spark.stores import cold_store, fill, records
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -34,6 +34,16 @@ def test_a_batch_read_gives_the_records_and_takes_filters_over(spark: SparkSessi
         assert sorted(seqs) == [row[0] for row in expected if row[3] == "t005" and row[0] > 105]
         plan = filtered._jdf.queryExecution().executedPlan().toString()
         assert "tag" not in plan.partition("Filter")[2].partition("\n")[0]
+
+
+def test_another_session_of_the_same_spark_learns_the_format_too(spark: SparkSession, data_dir):
+    with cold_store(data_dir, batches=1):
+        active = SparkSession.getActiveSession()
+
+        other = register(spark.newSession())
+
+        assert frame(other, data_dir).count() == frame(spark, data_dir).count() == 50
+        assert SparkSession.getActiveSession() is active
 
 
 def stream(spark: SparkSession, path: str, folder: Path, **options: str) -> list[int]:

@@ -1,6 +1,6 @@
 """Spark over a store: tables and streams of topics. Importing this package imports pyspark.
 
-sessions.py     a quiet local session; Java that is missing, told in one line
+sessions.py     a quiet session, local or on a cluster; what is missing told in one line
 options.py      what a read may be told, checked
 filters.py      conditions as Spark says them
 schema.py       the columns of a record as Spark knows them

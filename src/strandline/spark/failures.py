@@ -127,7 +127,12 @@ def _version(text: str) -> StrandlineError | None:
 def _module(text: str) -> StrandlineError | None:
     found = _NO_MODULE.search(text)
     if found is None:
-        if "Python worker failed to connect back" in text or "Cannot run program" in text:
+        if "worker failed to connect back" in text or "worker to connect back" in text:
+            return Unavailable(
+                "a Python worker of Spark did not begin in time: the machine is too busy, try "
+                "again; or PYSPARK_PYTHON names a Python that does not start"
+            )
+        if "Cannot run program" in text:
             return Unavailable(
                 "Spark could not start a Python worker: set PYSPARK_PYTHON to a Python that "
                 "exists on every machine"

@@ -64,10 +64,13 @@ def register(spark: SparkSession) -> SparkSession:
     """Teach a session ``format("strandline")``."""
     if spark not in _known:
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-        # Spark refuses a name that the active session has, and that may be another one.
+        # Spark refuses a name that the active session knows, and that may be another one.
         java = SparkSession._get_j_spark_session_class(spark._jvm)
+        active = java.getActiveSession()
         java.setActiveSession(spark._jsparkSession)
         spark.dataSource.register(StrandlineSource)
+        if active.isDefined():
+            java.setActiveSession(active.get())
         _known.add(spark)
     return spark
 
