@@ -18,6 +18,7 @@ its group with it, is left as it is and told of; everything else goes on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 
 import msgspec
@@ -104,15 +105,15 @@ def compact(
     wanted = settings or LakeSettings()
     if wanted.file_bytes < 1 or not 0 <= wanted.dead_share <= 1:
         raise Invalid("file_bytes is 1 or more, dead_share from 0 to 1")
-    opened = open_lake(lake, options=options)
-    merging = Merging(
-        place=opened.place,
-        zone_rows=wanted.zone_rows,
-        zone_bytes=wanted.zone_bytes,
-        spool=spool,
-    )
-    run = _Compaction(opened, merging, wanted, clock or SystemClock(), progress)
-    return run.run(topics, engine or Embedded(), dry_run=dry_run)
+    with closing(open_lake(lake, options=options)) as opened:
+        merging = Merging(
+            place=opened.place,
+            zone_rows=wanted.zone_rows,
+            zone_bytes=wanted.zone_bytes,
+            spool=spool,
+        )
+        run = _Compaction(opened, merging, wanted, clock or SystemClock(), progress)
+        return run.run(topics, engine or Embedded(), dry_run=dry_run)
 
 
 class _Compaction:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import fnmatch
 import os
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import msgspec
 
@@ -36,8 +36,12 @@ class LakePlace(msgspec.Struct, frozen=True, kw_only=True):
 class OpenLake:
     """A lake that a pipeline works on. Safe from many threads."""
 
-    def __init__(self, objects: Objects, options: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, objects: Objects, options: Mapping[str, str] | None = None, *, ours: bool = False
+    ) -> None:
+        """``ours`` were opened for this pipeline, and are closed with it."""
         self.objects = objects
+        self._ours = ours
         self.store_id = outside.owner_of(objects)
         self.place = LakePlace(
             url=objects.name,
@@ -59,6 +63,10 @@ class OpenLake:
                     f"there is no topic {topic!r} in the lake {self.objects.name}{self._known()}"
                 )
         return sorted(found, key=lambda manifest: (manifest.name, manifest.topic_id))
+
+    def close(self) -> None:
+        if self._ours:
+            self.objects.close()
 
     def _known(self) -> str:
         some = sorted({marker.name for marker in names.every_topic(self.objects)})
@@ -83,13 +91,20 @@ def open_lake(
         if not disk.is_dir(folder):
             raise Invalid(f"{url} is neither the folder of a store nor of a lake: check the path")
         url = Layout(folder).lake if disk.exists(f"{folder}/SYSTEM") else folder
-    return OpenLake(open_objects(url, options=options, disk=disk), options)
+    return OpenLake(open_objects(url, options=options, disk=disk), options, ours=True)
 
 
-@lru_cache(maxsize=8)
-def objects_at(place: LakePlace) -> Objects:
-    """The object store of a task that came from another process."""
-    return open_objects(place.url, options=dict(place.options))
+@contextmanager
+def objects_at(place: LakePlace, given: Objects | None) -> Iterator[Objects]:
+    """What a task works on: as given, or as named when it came from another process."""
+    if given is not None:
+        yield given
+        return
+    objects = open_objects(place.url, options=dict(place.options))
+    try:
+        yield objects
+    finally:
+        objects.close()
 
 
 def is_pattern(topic: str) -> bool:

@@ -56,15 +56,19 @@ class Merged(msgspec.Struct, frozen=True, kw_only=True):
 
 def merge(merging: Merging, group: Group, *, objects: Objects | None = None) -> Merged:
     """Write the file that takes the place of a group. ``objects`` as given, or as named."""
-    lake = objects_at(merging.place) if objects is None else objects
-    uploads = Uploads(
-        lake,
-        ScratchSpool(merging.spool),
-        store_id=merging.place.store_id,
-        random_id=OsDisk().random_id,
-        zone_rows=merging.zone_rows,
-        zone_bytes=merging.zone_bytes,
-    )
+    with objects_at(merging.place, objects) as lake:
+        uploads = Uploads(
+            lake,
+            ScratchSpool(merging.spool),
+            store_id=merging.place.store_id,
+            random_id=OsDisk().random_id,
+            zone_rows=merging.zone_rows,
+            zone_bytes=merging.zone_bytes,
+        )
+        return _merge(lake, uploads, group)
+
+
+def _merge(lake: Objects, uploads: Uploads, group: Group) -> Merged:
     failure = ""
     for _ in range(_UPLOADS_MAX):
         reading = _Reading(lake, group)

@@ -13,6 +13,7 @@ nobody's any more. Reading changes nothing, so a run that was killed is simply b
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 
 import msgspec
@@ -108,24 +109,24 @@ def scrub(
     """
     clock, disk = clock or SystemClock(), disk or OsDisk()
     begun_s = clock.monotonic()
-    opened = open_lake(lake, options=options, disk=disk)
-    summary = ScrubSummary(lake=opened.objects.name, dry_run=dry_run)
-    summary.findings = []
-    manifests = opened.manifests(topics)
-    tasks = list(_tasks(manifests))
-    summary.topics = len(manifests)
-    summary.files = sum(len(task.files) for task in tasks)
-    total = sum(task.size for task in tasks)
-    made: Engine | Chooser = engine or Embedded()
-    chosen = made(total) if callable(made) else made
-    summary.engine = chosen.name
-    if dry_run:
-        summary.bytes_read = total
-    else:
-        if store:
-            _check_local(disk, store, summary, progress)
-        _check_manifests(opened, manifests, summary)
-        _check_files(opened, chosen, tasks, summary, progress)
+    with closing(open_lake(lake, options=options, disk=disk)) as opened:
+        summary = ScrubSummary(lake=opened.objects.name, dry_run=dry_run)
+        summary.findings = []
+        manifests = opened.manifests(topics)
+        tasks = list(_tasks(manifests))
+        summary.topics = len(manifests)
+        summary.files = sum(len(task.files) for task in tasks)
+        total = sum(task.size for task in tasks)
+        made: Engine | Chooser = engine or Embedded()
+        chosen = made(total) if callable(made) else made
+        summary.engine = chosen.name
+        if dry_run:
+            summary.bytes_read = total
+        else:
+            if store:
+                _check_local(disk, store, summary, progress)
+            _check_manifests(opened, manifests, summary)
+            _check_files(opened, chosen, tasks, summary, progress)
     summary.seconds = clock.monotonic() - begun_s
     return summary
 
@@ -134,16 +135,15 @@ def check_files(
     place: LakePlace, task: FilesToCheck, *, objects: Objects | None = None
 ) -> list[BadFile]:
     """The work of a task: the files that are bad."""
-    lake = objects_at(place) if objects is None else objects
     bad = []
-    for file in task.files:
-        key = keys.data_key(task.topic_id, file.name())
-        reader = LakeFileReader(
-            partial(_fetch, lake, key), file, task.topic_id, f"{lake.name}/{key}"
-        )
-        for step in check.check_file(reader, file):
-            if isinstance(step, Corrupt):
-                bad.append(BadFile(file=file, path=reader.label, reason=step.reason))
+    with objects_at(place, objects) as lake:
+        for file in task.files:
+            key = keys.data_key(task.topic_id, file.name())
+            fetch = partial(_fetch, lake, key)
+            reader = LakeFileReader(fetch, file, task.topic_id, f"{lake.name}/{key}")
+            for step in check.check_file(reader, file):
+                if isinstance(step, Corrupt):
+                    bad.append(BadFile(file=file, path=reader.label, reason=step.reason))
     return bad
 
 

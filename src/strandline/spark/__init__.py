@@ -10,8 +10,8 @@ readers.py      batch
 streams.py      offsets, admission, loss
 writers.py      rows into a topic, exactly once
 formats.py      imports of what only Spark can read
-engine.py       runs the tasks of a pipeline
 tables.py       Spark's own Parquet reader over lake files, and the records that are not there
+engine.py       runs the tasks of a pipeline
 failures.py     a short error in place of a long trace
 """
 

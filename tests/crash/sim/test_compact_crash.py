@@ -142,11 +142,12 @@ def test_any_call_to_the_object_store_may_fail(how):
     assert failed or how in ("after", "flipped", "truncated")
 
 
-def test_a_bit_that_flips_on_the_way_damages_no_group():
+@pytest.mark.parametrize("how", ["flipped", "truncated"])
+def test_an_answer_that_is_bad_once_damages_no_group(how):
     """A second answer is asked for, be it what is merged or what was uploaded."""
     for nth in range(1, 12):
         objects = LAKE.objects.fork()
-        objects.fail("get_ranges", nth=nth, how="flipped", key_contains="/data/")
+        objects.fail("get_ranges", nth=nth, how=how, key_contains="/data/")
 
         summary = compact(objects, settings=SETTINGS, engine=Embedded(1), clock=SimClock())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from strandline.errors import Invalid, UnknownTopic
@@ -197,3 +199,12 @@ def test_a_file_that_is_missing_is_damage(store):
     [skipped] = summary.skipped
     assert skipped.damaged
     assert "is missing" in skipped.reason
+
+
+def test_nothing_is_left_beside_the_objects_of_a_folder(store):
+    fill(store)
+    store.close()
+
+    compact(store.path)
+
+    assert not list(Path(store.path).rglob(".aside/*"))
