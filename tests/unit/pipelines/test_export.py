@@ -98,6 +98,33 @@ def test_what_goes_while_it_runs_is_told(cold: str, tmp_path: Path):
     assert {lost.reason for lost in summary.lost} == {"cap"}
 
 
+def test_what_is_evicted_after_the_plan_is_told(data_dir: str, tmp_path: Path):
+    with open_small(data_dir, hot_segments=9) as store:
+        topic = fill(store)
+
+        def evict(what: str, done: int, total: int) -> None:
+            if done == 1:
+                topic.alter(cap_records=170)
+                for _ in range(3):  # until no checkpoint needs the segments
+                    topic.append(b"later")
+                    topic.enforce_retention()
+                    store.checkpoint()
+
+        summary = export(
+            data_dir,
+            "orders",
+            str(tmp_path / "out"),
+            file_rows=150,
+            engine=Dying(99),
+            progress=evict,
+        )
+
+    told = {seq for lost in summary.lost for seq in range(lost.gap_from, lost.gap_to + 1)}
+    assert {lost.reason for lost in summary.lost} == {"cap"}
+    assert told
+    assert sorted([*told, *seqs(tmp_path / "out")]) == list(range(1, 501))
+
+
 @pytest.mark.parametrize("results", range(6))
 @pytest.mark.parametrize("partition_by", ["", "tag"])
 def test_an_export_that_died_goes_on_with_the_same_records(
