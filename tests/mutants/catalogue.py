@@ -14,6 +14,7 @@ import types
 
 from tests.mutants.mutant import Mutant
 from tests.mutants.pipelines import PIPELINES
+from tests.mutants.transfers import TRANSFERS
 
 MUTANTS = {
     "acknowledge before the sync": Mutant(
@@ -400,6 +401,7 @@ MUTANTS = {
         "test_any_call_to_the_place_may_fail_in_a_restore[flipped]",
     ),
     **PIPELINES,
+    **TRANSFERS,
 }
 
 SAMPLE = (
