@@ -68,4 +68,18 @@ PIPELINES = {
         "crash/sim/test_compact_crash",
         "test_an_answer_that_is_bad_once_damages_no_group[truncated]",
     ),
+    "know no shard but those of the last root": Mutant(
+        "topic.roots:_is_replayed",
+        "replay_lsns.get(location >> LOCATION_SHARD_BITS, 0)",
+        "replay_lsns[location >> LOCATION_SHARD_BITS]",
+        "unit/store/test_shards",
+        "test_a_shard_that_came_and_went_without_a_checkpoint_is_replayed_after_a_relocation",
+    ),
+    "call what has left the lake damaged": Mutant(
+        "pipelines.scrub:_still_bad",
+        "if newest.named(each.file.name()) is not None:",
+        "if newest:",
+        "unit/pipelines/test_scrub",
+        "test_a_file_that_is_merged_and_swept_meanwhile_is_no_finding",
+    ),
 }

@@ -50,6 +50,7 @@ class SkippedGroup(msgspec.Struct, frozen=True, kw_only=True):
     first_seq: int
     last_seq: int
     files: int
+    """All three 0 when the topic's manifests cannot be read."""
     reason: str
     damaged: bool = False
     """Whether that is because of bad bytes: run ``strandline pipeline run scrub``."""
@@ -141,8 +142,15 @@ class _Compaction:
     ) -> CompactSummary:
         begun_s = self._clock.monotonic()
         summary = self._summary
-        manifests = self._lake.manifests(topics)
+        chosen_topics = self._lake.manifests(topics)
+        manifests = chosen_topics.manifests
         self._count(manifests)
+        for name, reason in chosen_topics.damaged.values():
+            self._summary.skipped.append(
+                SkippedGroup(
+                    topic=name, first_seq=0, last_seq=0, files=0, reason=reason, damaged=True
+                )
+            )
         groups = list(self._plan(manifests))
         chosen = engine(sum(group.size for group in groups)) if callable(engine) else engine
         summary.engine, summary.dry_run = chosen.name, dry_run

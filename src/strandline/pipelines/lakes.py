@@ -16,7 +16,7 @@ import msgspec
 from strandline.env.disk import Disk, OsDisk
 from strandline.env.object_store import open_objects
 from strandline.env.objects import Objects
-from strandline.errors import Invalid, UnknownTopic
+from strandline.errors import Corrupt, Invalid, NotFound, UnknownTopic
 from strandline.lake import names, outside
 from strandline.lake.manifest import Manifest
 from strandline.store import Store
@@ -31,6 +31,16 @@ class LakePlace(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     options: tuple[tuple[str, str], ...] = ()
     store_id: bytes = b""
+
+
+class Chosen:
+    """The topics of a pipeline."""
+
+    def __init__(self) -> None:
+        self.manifests: list[Manifest] = []
+        """The newest of each."""
+        self.damaged: dict[int, tuple[str, str]] = {}
+        """By topic id: the name of a topic whose manifests cannot be read, and why."""
 
 
 class OpenLake:
@@ -49,20 +59,28 @@ class OpenLake:
             store_id=self.store_id,
         )
 
-    def manifests(self, topics: Sequence[str] = ()) -> list[Manifest]:
-        """The newest manifest of every topic that is meant, by names and patterns; all for none."""
-        every = (
-            outside.newest_of(self.objects, self.store_id, marker.topic_id)
-            for marker in names.every_topic(self.objects)
-            if not topics or any(_is_meant(marker.name, topic) for topic in topics)
-        )
-        found = [manifest for manifest in every if manifest is not None]
+    def manifests(self, topics: Sequence[str] = ()) -> Chosen:
+        """The topics that are meant, by names and patterns; all for none."""
+        found = Chosen()
+        for marker in names.every_topic(self.objects):
+            if topics and not any(_is_meant(marker.name, topic) for topic in topics):
+                continue
+            try:
+                manifest = outside.newest_of(self.objects, self.store_id, marker.topic_id)
+            except (Corrupt, NotFound, UnknownTopic) as error:
+                found.damaged[marker.topic_id] = (marker.name, str(error))
+                continue
+            if manifest is not None:
+                found.manifests.append(manifest)
+        there = {manifest.name for manifest in found.manifests}
+        there.update(name for name, _ in found.damaged.values())
         for topic in topics:
-            if not is_pattern(topic) and all(manifest.name != topic for manifest in found):
+            if not is_pattern(topic) and topic not in there:
                 raise UnknownTopic(
                     f"there is no topic {topic!r} in the lake {self.objects.name}{self._known()}"
                 )
-        return sorted(found, key=lambda manifest: (manifest.name, manifest.topic_id))
+        found.manifests.sort(key=lambda manifest: (manifest.name, manifest.topic_id))
+        return found
 
     def close(self) -> None:
         if self._ours:

@@ -29,7 +29,7 @@ from strandline.lake.manifest import Manifest
 from strandline.lake.reader import LakeFileReader
 from strandline.pipelines.compact import Progress
 from strandline.pipelines.engine import Chooser, Embedded, Engine
-from strandline.pipelines.lakes import LakePlace, OpenLake, objects_at, open_lake
+from strandline.pipelines.lakes import Chosen, LakePlace, OpenLake, objects_at, open_lake
 from strandline.settings import MIB, Settings
 from strandline.store import Store
 from strandline.topic.verify import Problem, verify_store
@@ -112,7 +112,8 @@ def scrub(
     with closing(open_lake(lake, options=options, disk=disk)) as opened:
         summary = ScrubSummary(lake=opened.objects.name, dry_run=dry_run)
         summary.findings = []
-        manifests = opened.manifests(topics)
+        found = opened.manifests(topics)
+        manifests = found.manifests
         tasks = list(_tasks(manifests))
         summary.topics = len(manifests)
         summary.files = sum(len(task.files) for task in tasks)
@@ -125,7 +126,7 @@ def scrub(
         else:
             if store:
                 _check_local(disk, store, summary, progress)
-            _check_manifests(opened, manifests, summary)
+            _check_manifests(opened, found, summary)
             _check_files(opened, chosen, tasks, summary, progress)
     summary.seconds = clock.monotonic() - begun_s
     return summary
@@ -181,13 +182,14 @@ def _check_local(disk: Disk, store: str, summary: ScrubSummary, progress: Progre
     summary.findings += [_of_problem(problem) for problem in report.problems]
 
 
-def _check_manifests(lake: OpenLake, manifests: Sequence[Manifest], summary: ScrubSummary) -> None:
+def _check_manifests(lake: OpenLake, chosen: Chosen, summary: ScrubSummary) -> None:
     walks: list[tuple[str | None, Iterator[check.Step]]] = [
         (None, check.check_head(lake.objects, lake.store_id))
     ]
-    for manifest in manifests:
-        walk = check.check_versions(lake.objects, lake.store_id, manifest.topic_id)
-        walks.append((manifest.name, walk))
+    topics = {manifest.topic_id: manifest.name for manifest in chosen.manifests}
+    topics.update({topic_id: name for topic_id, (name, _) in chosen.damaged.items()})
+    for topic_id, name in topics.items():
+        walks.append((name, check.check_versions(lake.objects, lake.store_id, topic_id)))
     for topic, walk in walks:
         for step in walk:
             if isinstance(step, int):

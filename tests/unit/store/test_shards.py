@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from strandline.errors import Poisoned
-from strandline.settings import SegmentSettings, WalSettings
+from strandline.settings import LakeSettings, SegmentSettings, WalSettings
 from tests.unit.store.world import World, payloads
 
 NAMES = [f"t{number}" for number in range(12)]
@@ -115,3 +115,22 @@ def test_a_poisoned_shard_leaves_the_others_alone():
 
     assert outcomes == {"fine", "poisoned"}
     assert world.store.health().status == "red"
+
+
+def test_a_shard_that_came_and_went_without_a_checkpoint_is_replayed_after_a_relocation():
+    """A relocation writes a root without a checkpoint; records lie in a shard that is over."""
+    segment = SegmentSettings(seal_records=5, own_bytes_min=1)
+    world = World(wal=_wal(1), segment=segment, lake=LakeSettings(hot_segments=0))
+    for name in NAMES:
+        world.store.topic(name).append_many([b"a"] * 5)
+    world.store.checkpoint()
+    world.reopen(wal=_wal(4))
+    for name in NAMES:
+        world.store.topic(name).append(b"b")
+    world.reopen(wal=_wal(1))
+
+    world.store.relocate()
+
+    world.kill()
+    for name in NAMES:
+        assert payloads(world.store.topic(name)) == [b"a"] * 5 + [b"b"]

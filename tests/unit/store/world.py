@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import strandline
 from strandline.settings import (
+    LakeSettings,
     LimitSettings,
     SegmentSettings,
     Settings,
@@ -31,6 +32,7 @@ class World:
         wal: WalSettings = SMALL_WAL,
         segment: SegmentSettings | None = None,
         limits: LimitSettings | None = None,
+        lake: LakeSettings | None = None,
         space: SpaceSettings = NO_SPACE_WATCH,
         start_jobs: bool = False,
     ) -> None:
@@ -41,6 +43,7 @@ class World:
             wal=wal,
             segment=segment or SegmentSettings(),
             limits=limits or LimitSettings(),
+            lake=lake or LakeSettings(),
             space=space,
         )
         self.store = self.open()
@@ -49,7 +52,9 @@ class World:
         """Another opening of the same directory."""
         settings = self.settings
         if wal is not None:
-            settings = Settings(wal=wal, segment=settings.segment, space=settings.space)
+            settings = Settings(
+                wal=wal, segment=settings.segment, lake=settings.lake, space=settings.space
+            )
         return strandline.open(
             PATH,
             readonly=readonly,
