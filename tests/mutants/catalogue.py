@@ -16,6 +16,7 @@ from tests.mutants.deliveries import DELIVERIES
 from tests.mutants.far import FAR
 from tests.mutants.mutant import Mutant
 from tests.mutants.pipelines import PIPELINES
+from tests.mutants.transfers import TRANSFERS
 
 MUTANTS = {
     "acknowledge before the sync": Mutant(
@@ -297,6 +298,7 @@ MUTANTS = {
     **FAR,
     **PIPELINES,
     **DELIVERIES,
+    **TRANSFERS,
 }
 
 SAMPLE = (

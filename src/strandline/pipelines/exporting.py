@@ -48,7 +48,7 @@ from strandline.pipelines.export_plan import (
     tasks_of,
     without_places,
 )
-from strandline.pipelines.parts import HotPart, Stores
+from strandline.pipelines.parts import OF_THIS_WORKER, HotPart, Stores, StoresOfThreads
 from strandline.pipelines.positions import open_readonly, path_of, pin
 from strandline.pipelines.rendering import Rendering, render
 from strandline.record import Tombstone
@@ -201,13 +201,15 @@ class _Export:
     ) -> None:
         summary = self._summary
         summary.ranges, summary.ranges_before = len(tasks), len(done)
-        how = self._rendering(engine, tasks)
-        todo = [task for task in tasks if task.name() not in done]
-        work = partial(export_range, self._job, how)
-        for place, result in engine.run(work, todo):
-            done[todo[place].name()] = result
-            if self._progress is not None:
-                self._progress("export", len(done), len(tasks))
+        with StoresOfThreads() as opened:
+            threads = opened if engine.in_process else None
+            how = self._rendering(engine, tasks, threads)
+            todo = [task for task in tasks if task.name() not in done]
+            work = partial(export_range, self._job, how, threads=threads)
+            for place, result in engine.run(work, todo):
+                done[todo[place].name()] = result
+                if self._progress is not None:
+                    self._progress("export", len(done), len(tasks))
         results = [done[task.name()] for task in tasks]
         files = [file for result in results for file in result.files]
         summary.files = len(files)
@@ -264,7 +266,9 @@ class _Export:
                 found[name] = msgspec.json.decode(self._objects.get(info.key), type=Done)
         return found
 
-    def _rendering(self, engine: Engine, tasks: Sequence[ExportTask]) -> Rendering:
+    def _rendering(
+        self, engine: Engine, tasks: Sequence[ExportTask], threads: StoresOfThreads | None
+    ) -> Rendering:
         job = self._job
         how = Rendering(
             format=job.format, columns=job.columns, data=job.data, partition_by=job.partition_by
@@ -275,7 +279,7 @@ class _Export:
             data = self._objects.get(COLUMNS)
         except NotFound:
             found: dict[int, Kinds] = {}
-            for place, kinds in engine.run(find_kinds, tasks):
+            for place, kinds in engine.run(partial(find_kinds, threads=threads), tasks):
                 found[place] = kinds
                 if self._progress is not None:
                     self._progress("columns", len(found), len(tasks))
@@ -286,13 +290,15 @@ class _Export:
         return msgspec.structs.replace(how, expanded=expanded)
 
 
-def export_range(job: ExportJob, how: Rendering, task: ExportTask) -> Done:
+def export_range(
+    job: ExportJob, how: Rendering, task: ExportTask, *, threads: StoresOfThreads | None = None
+) -> Done:
     """The work of a task: the files of a range, and then that it is done."""
     lost = list(task.lost)
     objects = open_objects(job.to)
     try:
-        with Stores() as stores:
-            files = render(how, _batches(task, how.needed(), stores, lost))
+        stores = threads.mine() if threads else OF_THIS_WORKER
+        files = render(how, _batches(task, how.needed(), stores, lost))
         written = []
         for file in files:
             name = f"{job.topic.replace(':', '_')}-{task.name()}.{job.format}"
@@ -305,12 +311,12 @@ def export_range(job: ExportJob, how: Rendering, task: ExportTask) -> Done:
     return done
 
 
-def find_kinds(task: ExportTask) -> Kinds:
+def find_kinds(task: ExportTask, *, threads: StoresOfThreads | None = None) -> Kinds:
     """The work of a task: what the fields of its records are."""
     kinds: Kinds = {}
-    with Stores() as stores:
-        for batch in _batches(task, ("seq", "data"), stores, []):
-            note_kinds(kinds, batch.column("seq").to_pylist(), batch.column("data").to_pylist())
+    stores = threads.mine() if threads else OF_THIS_WORKER
+    for batch in _batches(task, ("seq", "data"), stores, []):
+        note_kinds(kinds, batch.column("seq").to_pylist(), batch.column("data").to_pylist())
     return kinds
 
 

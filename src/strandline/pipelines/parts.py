@@ -8,6 +8,7 @@ files stay open in a worker of Spark for its next task, a few of them.
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
@@ -95,19 +96,17 @@ class Stores:
     def __init__(self) -> None:
         self._opened: dict[tuple[str, str], Store] = {}
 
-    def __enter__(self) -> Stores:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         while self._opened:
             self._opened.popitem()[1].close()
 
     def of(self, part: HotPart) -> Store:
-        """The store of a part, opened once and seen as it is now."""
+        """The store of a part, opened once, in a state that has come as far as the part."""
         place = (part.store, part.lake)
         store = self._opened.get(place)
         if store is not None:
-            store.refresh()
+            if not _has_come_to(store, part):  # to look again is to read the whole log again
+                store.refresh()
             return store
         try:
             store = open_readonly(part.store, part.lake)
@@ -123,7 +122,30 @@ class Stores:
         return store
 
 
-_of_this_worker = Stores()  # a Python worker of Spark has one thread
+class StoresOfThreads:
+    """Opened stores for tasks that are threads of this process: each has its own."""
+
+    def __init__(self) -> None:
+        self._mine = threading.local()
+        self._all: list[Stores] = []
+
+    def __enter__(self) -> StoresOfThreads:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """The tasks must have ended."""
+        for stores in self._all:
+            stores.close()
+
+    def mine(self) -> Stores:
+        found: Stores | None = getattr(self._mine, "stores", None)
+        if found is None:
+            found = self._mine.stores = Stores()
+            self._all.append(found)
+        return found
+
+
+OF_THIS_WORKER = Stores()  # a Python worker of Spark has one thread
 
 
 def read(
@@ -131,7 +153,7 @@ def read(
     names: Sequence[str],
     conditions: Sequence[Condition],
     tally: Tally | None = None,
-    stores: Stores = _of_this_worker,
+    stores: Stores = OF_THIS_WORKER,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of some parts with these columns, those for which every condition holds."""
     for part in parts:
@@ -265,6 +287,14 @@ def _read_hot(
             if not tries:
                 raise
             store.refresh()
+
+
+def _has_come_to(store: Store, part: HotPart) -> bool:
+    try:
+        _topic(store, part)
+    except RecordsLost:
+        return False
+    return True
 
 
 def _topic(store: Store, part: HotPart) -> Topic:

@@ -31,12 +31,14 @@ def test_a_failure_comes_after_what_was_under_way_and_stops_what_was_not():
 
 
 def test_what_was_under_way_when_another_failed_is_told():
-    failed = threading.Event()
+    begun, failed = threading.Event(), threading.Event()
 
     def work(number: int) -> int:
         if number == 0:
+            assert begun.wait(30)
             failed.set()
             raise ValueError("the first fails")
+        begun.set()
         assert failed.wait(30)
         return number
 

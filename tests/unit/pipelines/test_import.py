@@ -15,8 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import strandline
-from strandline.errors import Invalid, UnknownTopic
+from strandline.errors import Invalid, TooLarge, UnknownTopic
 from strandline.pipelines import Fields, import_files
+from strandline.settings import LimitSettings, Settings
 from tests.unit.pipelines.transfers import Died, Dying, datas, make_store, records, staged, write
 
 
@@ -184,6 +185,19 @@ def test_an_open_store_takes_the_rows_and_goes_on_appending(data_dir: str, tmp_p
         topic.append(b"behind")
 
     assert datas(data_dir) == [b"before", *numbers(50), b"behind"]
+
+
+def test_a_part_that_is_refused_leaves_nothing_staged(data_dir: str, tmp_path: Path):
+    path = write(tmp_path, "rows.jsonl", lines(0, 5) + '{"text":"rather long"}\n')
+    strict = Settings(limits=LimitSettings(record_bytes_max=10))
+    with strandline.open(data_dir, settings=strict) as store:
+        store.topic("t")
+
+        with pytest.raises(TooLarge, match="record_bytes_max"):
+            import_files(store, "t", path, part_bytes=40)
+
+    assert datas(data_dir) == numbers(5)
+    assert staged(data_dir) == []
 
 
 def test_two_runs_of_one_import_at_a_time_append_once(data_dir: str, tmp_path: Path):

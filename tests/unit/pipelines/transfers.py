@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import strandline
-from strandline.pipelines.engine import Embedded
 
 Plain = tuple[bytes | None, str | None, str | None, bytes | None, bytes]
 
@@ -52,7 +51,7 @@ class Died(BaseException):
 
 
 class Dying:
-    """An engine that runs tasks in order, and dies when so many results have been told."""
+    """An engine that runs tasks one by one, and dies when so many results have been told."""
 
     name = "dying"
     in_process = True
@@ -61,8 +60,8 @@ class Dying:
         self._left = results
 
     def run(self, work: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        for place, result in Embedded(1).run(work, tasks):
+        for place, task in enumerate(tasks):
             if not self._left:
                 raise Died
             self._left -= 1
-            yield place, result
+            yield place, work(task)
