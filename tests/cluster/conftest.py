@@ -1,9 +1,10 @@
-"""One cluster for the tests of a file; whoever kills a worker starts another."""
+"""One cluster for all tests here; whoever kills a worker starts another."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -24,7 +25,7 @@ def java() -> None:
         pytest.skip(str(error))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def standing(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with running(tmp_path_factory.mktemp("cluster"), workers=WORKERS) as made:
         yield made
@@ -35,3 +36,10 @@ def cluster(standing: Cluster) -> Cluster:
     """A master and two workers, whatever the last test did to them."""
     standing.wait_alive(WORKERS)
     return standing
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    folder = tmp_path / "gate"
+    folder.mkdir()
+    return folder

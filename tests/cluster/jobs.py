@@ -1,7 +1,7 @@
 """What a driver does on a cluster: ``python -m tests.cluster.jobs JOB ARGUMENTS RESULT``.
 
 A job is a function; its arguments come as JSON, and what it returns is pickled to a file. It runs
-until it is done or somebody kills it.
+until it is done or somebody kills it. One of them is no driver but the process that owns a store.
 """
 
 from __future__ import annotations
@@ -16,14 +16,25 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from strandline import pipelines
+from strandline.settings import LakeSettings
 from strandline.spark import explain, plain_errors, register, session, table
 from tests.cluster import gates
-from tests.spark.stores import Row, rows
+from tests.spark.stores import Row, held, rows
+from tests.unit.lake.small_lake import fill, open_small
 
 CONF = {
     "spark.sql.shuffle.partitions": "3",
     "spark.driver.memory": "512m",
 }
+IMPATIENT = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "50ms",
+    "spark.speculation.minTaskRuntime": "50ms",
+    "spark.speculation.quantile": "0.5",
+}
+GROUPS = LakeSettings(file_bytes=1_500, zone_rows=200)
+BREATH_S = 0.2
 
 
 def read(master: str, store: str, gate: str) -> dict[str, list[Row]]:
@@ -36,23 +47,49 @@ def read(master: str, store: str, gate: str) -> dict[str, list[Row]]:
     return done | {"gated": rows(gated.toArrow())}
 
 
-def follow(master: str, store: str, folder: str, per_batch: int, gate: str = "") -> None:
-    """A topic as a stream, changed, into a sink, until all there is has been seen."""
+def write(master: str, store: str, count: int, gate: str) -> None:
+    """Numbers into a topic, a slow task tried twice at once."""
+    spark = session(master, **CONF, **IMPATIENT)
+    numbers = spark.range(0, count, 1, 3).select(gates.passing(gate)("id").alias("number"))
+    frame = numbers.select(f.concat(f.lit("row "), "number").alias("data"))
+    with plain_errors():
+        frame.write.format("strandline").mode("append").option("topic", "t").save(store)
+
+
+def follow(master: str, store: str, checkpoint: str, per_batch: int, gate: str) -> None:
+    """A topic as a stream, changed, into another topic, until all there is has been seen."""
     spark = session(master, **CONF)
     stream = (
         spark.readStream.format("strandline")
         .options(topic="t", maxRecordsPerTrigger=str(per_batch))
         .load(store)
     )
-    changed = _changed(stream, gate)
     query = (
-        changed.writeStream.format("parquet")
-        .option("checkpointLocation", f"{folder}/checkpoint")
+        _changed(stream, gate)
+        .writeStream.format("strandline")
+        .options(topic="people", checkpointLocation=checkpoint)
         .trigger(availableNow=True)
-        .start(f"{folder}/sink")
+        .start(store)
     )
     with plain_errors():
         query.awaitTermination()
+
+
+def compact(master: str, store: str, gate: str) -> pipelines.CompactSummary:
+    """The lake of a store in many small groups."""
+    engine = gates.GatedEngine(session(master, **CONF), gate)
+    return pipelines.compact(store, engine=engine, settings=GROUPS)
+
+
+def own(master: str, store: str, ready: str, stop: str) -> list[Row]:
+    """Have a store open, append and relocate, until there is a file; then what the topic holds."""
+    del master
+    with open_small(store) as opened:
+        Path(ready).touch()
+        while not Path(stop).exists():
+            fill(opened, batches=1)
+            time.sleep(BREATH_S)
+        return held(opened.topic("orders"))
 
 
 def meet(master: str, days: dict[str, tuple[str, str, str]]) -> dict[str, tuple[str, str, str]]:
@@ -75,9 +112,7 @@ def _changed(stream: DataFrame, gate: str) -> DataFrame:
     person = f.from_json(f.col("data").cast("string"), "number bigint, name string")
     people = stream.select("key", f.upper("tag").alias("tag"), person.alias("person"))
     kept = people.where("person.number % 3 != 0").repartition(3, "person.number")
-    number: Column = f.col("person.number")
-    if gate:
-        number = gates.passing(gate)(number)
+    number: Column = gates.passing(gate)("person.number")
     told = f.to_json(f.struct(number.alias("number"), f.upper("person.name").alias("name")))
     return kept.select(told.cast("binary").alias("data"), "tag", "key")
 
@@ -88,8 +123,8 @@ def _source(spark: SparkSession, store: str) -> DataFrame:
 
 def main(job: str, arguments: str, result: str) -> None:
     begun = time.monotonic()
-    jobs: dict[str, Any] = {"read": read, "follow": follow, "meet": meet}
-    returned = jobs[job](**json.loads(arguments))
+    jobs: list[Any] = [read, write, follow, compact, own, meet]
+    returned = next(each for each in jobs if each.__name__ == job)(**json.loads(arguments))
     Path(result).write_bytes(pickle.dumps(returned))
     print(f"{job}: {time.monotonic() - begun:.1f} s")
 

@@ -1,6 +1,7 @@
 """A standalone Spark of the pip package: one master and some workers, each with its own folder.
 
-They are real processes on loopback, on ports that the kernel chooses. A worker has one core, one
+They are real processes on loopback, on ports that the kernel chooses. A worker has an address of
+its own, since Spark runs no second copy of a task on the machine of the first, one core, one
 gigabyte and one executor for each application. Drivers are processes, too (``jobs.py``): there is
 one JVM for each Python process, and only a process can be killed.
 """
@@ -25,10 +26,8 @@ import strandline
 from tests.cluster.processes import PATIENCE_S, POLL_S, Process
 
 ROOT = Path(__file__).resolve().parents[2]
-SPARK_HOME = pyspark.__path__[0]
+LOOPBACK = "127.0.0.1"
 _DAEMON = {
-    "SPARK_HOME": SPARK_HOME,
-    "SPARK_LOCAL_IP": "127.0.0.1",
     "SPARK_DAEMON_MEMORY": "192m",
     "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
 }
@@ -54,9 +53,11 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(exist_ok=True)
+        self._home = _make_home(folder / "spark")
         self._workers: dict[str, Process] = {}
+        self._addresses = (f"127.0.0.{number}" for number in range(2, 255))
         self._drivers: list[Driver] = []
-        self._master = self._daemon("master", "master.Master", "--port", "0")
+        self._master = self._daemon("master", LOOPBACK, "master.Master", "--port", "0")
         try:
             self.url, self._page = self._told_by_master()
         except BaseException:
@@ -67,9 +68,9 @@ class Cluster:
         """Start one more worker; ``wait_alive`` tells when it is there."""
         work = str(self.folder / name)
         size = ("--cores", "1", "--memory", "1g", "--work-dir", work)
-        kind = "worker.Worker"
+        address, kind = next(self._addresses), "worker.Worker"
         self._workers[name] = self._daemon(
-            name, kind, *size, self.url, prefix=prefix, environment=environment
+            name, address, kind, *size, self.url, prefix=prefix, environment=environment
         )
 
     def kill_worker(self, name: str) -> None:
@@ -88,7 +89,7 @@ class Cluster:
         result = folder / "result"
         call = json.dumps({"master": self.url, **options})
         command = [sys.executable, "-m", "tests.cluster.jobs", job, call, str(result)]
-        made = _environment(folder) | (environment or {})
+        made = self._environment(folder) | (environment or {})
         driver = Driver(Process(command, folder / "log", made), result)
         self._drivers.append(driver)
         return driver
@@ -107,6 +108,7 @@ class Cluster:
     def _daemon(
         self,
         name: str,
+        address: str,
         kind: str,
         *arguments: str,
         prefix: Sequence[str] = (),
@@ -114,11 +116,22 @@ class Cluster:
     ) -> Process:
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
-        main = (f"org.apache.spark.deploy.{kind}", "--host", "127.0.0.1", "--webui-port", "0")
-        command = [*prefix, f"{SPARK_HOME}/bin/spark-class", *main, *arguments]
-        return Process(
-            command, folder / "log", _environment(folder) | _DAEMON | (environment or {})
-        )
+        main = (f"org.apache.spark.deploy.{kind}", "--host", address, "--webui-port", "0")
+        command = [*prefix, f"{self._home}/bin/spark-class", *main, *arguments]
+        made = self._environment(folder) | _DAEMON | {"SPARK_LOCAL_IP": address}
+        return Process(command, folder / "log", made | (environment or {}))
+
+    def _environment(self, folder: Path) -> dict[str, str]:
+        """Ours, with this package and these tests wherever they are installed, and one Spark."""
+        kept = {name: text for name, text in os.environ.items() if "SPARK" not in name}
+        path = f"{Path(strandline.__path__[0]).parent}{os.pathsep}{ROOT}"
+        return kept | {
+            "PYTHONPATH": path,
+            "SPARK_HOME": str(self._home),
+            "SPARK_LOCAL_DIRS": str(folder / "local"),
+            # None of these lives long enough for the second compiler to pay: half the time.
+            "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        }
 
     def _told_by_master(self) -> tuple[str, str]:
         found: list[str] = []
@@ -158,13 +171,10 @@ def until(reached: Callable[[], bool], what: str, process: Process) -> None:
         time.sleep(POLL_S)
 
 
-def _environment(folder: Path) -> dict[str, str]:
-    """Ours, with this package and these tests wherever they are installed, and no other Spark."""
-    kept = {name: text for name, text in os.environ.items() if "SPARK" not in name}
-    path = f"{Path(strandline.__path__[0]).parent}{os.pathsep}{ROOT}"
-    return kept | {
-        "PYTHONPATH": path,
-        "SPARK_LOCAL_DIRS": str(folder / "local"),
-        # None of these lives long enough for the second compiler to pay: half the time without it.
-        "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    }
+def _make_home(folder: Path) -> Path:
+    """Spark's home without its Python package: that is a zip, compiled anew by each process that
+    imports it. Without it workers find the installed one."""
+    folder.mkdir()
+    for name in ("bin", "jars"):
+        (folder / name).symlink_to(Path(pyspark.__path__[0], name))
+    return folder

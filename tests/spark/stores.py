@@ -99,15 +99,19 @@ def _one_step(choices: random.Random, store: Store, topic: Topic) -> None:
 def records(path: str, name: str = "t", **lake: Any) -> list[Row]:
     """What the topic itself says, as a read-only reader sees it."""
     with strandline.open(path, readonly=True, settings=settings(**lake)) as store:
-        topic = store.existing_topic(name)
-        found: list[Row] = []
-        after = 0
-        while True:
-            page = topic.read(after, 1000)
-            found += [row_of(record) for record in page.records]
-            after = page.next
-            if page.caught_up:
-                return found
+        return held(store.existing_topic(name))
+
+
+def held(topic: Topic) -> list[Row]:
+    """All rows of a topic, in order."""
+    found: list[Row] = []
+    after = 0
+    while True:
+        page = topic.read(after, 1000)
+        found += [row_of(record) for record in page.records]
+        after = page.next
+        if page.caught_up:
+            return found
 
 
 def row_of(record: strandline.Record) -> Row:
