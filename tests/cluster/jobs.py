@@ -20,12 +20,13 @@ from strandline import pipelines
 from strandline.settings import LakeSettings
 from strandline.spark import explain, plain_errors, register, session, table
 from tests.cluster import gates
-from tests.spark.stores import Row, held, rows
+from tests.spark.stores import Row, all_rows, rows
 from tests.unit.lake.small_lake import fill, open_small
 
 CONF = {
     "spark.sql.shuffle.partitions": "3",
     "spark.driver.memory": "512m",
+    "spark.sql.codegen.wholeStage": "false",  # compiling takes longer than these queries
 }
 IMPATIENT = {
     "spark.speculation": "true",
@@ -89,7 +90,7 @@ def own(master: str, store: str, ready: str, stop: str) -> list[Row]:
         while not Path(stop).exists():
             fill(opened, batches=1)
             time.sleep(BREATH_S)
-        return held(opened.topic("orders"))
+        return all_rows(opened.topic("orders"))
 
 
 def meet(master: str, days: dict[str, tuple[str, str, str]]) -> dict[str, tuple[str, str, str]]:

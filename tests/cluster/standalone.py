@@ -27,6 +27,11 @@ from tests.cluster.processes import PATIENCE_S, POLL_S, Process
 
 ROOT = Path(__file__).resolve().parents[2]
 LOOPBACK = "127.0.0.1"
+# None lives long enough for the second compiler to pay; verifying classes is a fifth of a start.
+_SHORT_LIVED = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 _DAEMON = {
     "SPARK_DAEMON_MEMORY": "192m",
     "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
@@ -129,8 +134,7 @@ class Cluster:
             "PYTHONPATH": path,
             "SPARK_HOME": str(self._home),
             "SPARK_LOCAL_DIRS": str(folder / "local"),
-            # None of these lives long enough for the second compiler to pay: half the time.
-            "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "JAVA_TOOL_OPTIONS": _SHORT_LIVED,
         }
 
     def _told_by_master(self) -> tuple[str, str]:

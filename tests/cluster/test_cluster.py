@@ -108,7 +108,7 @@ def follow_under_kills(
         driver = cluster.start("follow", **given, gate=str(gate))
         if not life:
             kill_who_waits(cluster, gate, driver)
-        wanted = committed(checkpoint) + rng.randrange(1, 4)
+        wanted = committed(checkpoint) + rng.randrange(1, 3)
         kill_after(driver, _has_done(checkpoint, wanted), rng.random())
     cluster.run("follow", **given, gate=str(gate))
 
@@ -120,7 +120,7 @@ def _has_done(checkpoint: Path, wanted: int) -> Callable[[], bool]:
 def test_a_stream_writes_each_record_once_though_a_worker_and_the_driver_die(
     cluster: Cluster, data_dir, tmp_path, gate
 ):
-    fill(data_dir, 1200)
+    fill(data_dir, 1000)
     empty_store(data_dir, "people")
 
     follow_under_kills(cluster, data_dir, tmp_path / "checkpoint", gate, kills=1)

@@ -99,10 +99,10 @@ def _one_step(choices: random.Random, store: Store, topic: Topic) -> None:
 def records(path: str, name: str = "t", **lake: Any) -> list[Row]:
     """What the topic itself says, as a read-only reader sees it."""
     with strandline.open(path, readonly=True, settings=settings(**lake)) as store:
-        return held(store.existing_topic(name))
+        return all_rows(store.existing_topic(name))
 
 
-def held(topic: Topic) -> list[Row]:
+def all_rows(topic: Topic) -> list[Row]:
     """All rows of a topic, in order."""
     found: list[Row] = []
     after = 0
