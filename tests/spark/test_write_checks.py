@@ -22,6 +22,7 @@ from pyspark.sql.types import (
 )
 
 from strandline.errors import Invalid, NotAStore, TooLarge, UnknownTopic
+from strandline.inbox import staging
 from strandline.inbox.delivery import NUMBER_MAX
 from strandline.inbox.staging import COLUMNS
 from strandline.pipelines.deliver import deliver
@@ -29,6 +30,7 @@ from strandline.spark.options import parse_write
 from strandline.spark.source import StrandlineSource
 from strandline.spark.writers import BatchWriter, Rows, StreamWriter, _record
 from tests.spark.writing import empty_store, nothing_happened
+from tests.unit.inbox.deliveries import rows
 from tests.unit.pipelines.owners import contents, delivered_in, owner, stage, staged_in
 
 BYTES, TEXT, INT, LONG = BinaryType(), StringType(), IntegerType(), LongType()
@@ -183,6 +185,22 @@ def test_a_row_that_is_no_record_is_refused(columns, told):
 
 def options_of(path: str):
     return parse_write({"path": path, "topic": "t"})
+
+
+def test_a_task_with_many_rows_stages_several_files_and_their_order_is_kept(data_dir, monkeypatch):
+    empty_store(data_dir)
+    monkeypatch.setattr(staging, "CHUNK_ROWS", 2)
+    monkeypatch.setattr(staging, "FILE_BYTES", 1)
+    made = BatchWriter(options_of(data_dir))
+
+    tasks = [made.write(iter([rows(*data)])) for data in ([b"a", b"b", b"c"], [b"d"] * 5)]
+    files = len(staged_in(data_dir))
+    made.commit(tasks)
+
+    assert [len(task.files) for task in tasks] == [2, 3]
+    assert files == 5
+    assert contents(data_dir) == [b"a", b"b", b"c", *[b"d"] * 5]
+    assert (staged_in(data_dir), delivered_in(data_dir)) == ([], [])
 
 
 def test_an_abort_removes_what_its_tasks_have_staged(data_dir):
