@@ -36,7 +36,7 @@ from strandline.pipelines.deliver import PATIENCE_S, await_delivered, deliver, d
 from strandline.pipelines.engine import Chooser, Embedded, Engine
 from strandline.pipelines.formats import FORMATS, Slice, read_slice, slices_of
 from strandline.pipelines.mapping import BAD_NAMED_MAX, BadRow, Fields
-from strandline.pipelines.positions import matching, open_readonly, path_of
+from strandline.pipelines.positions import check_lake, matching, open_readonly, path_of
 from strandline.record import check_topic_name
 from strandline.settings import MIB
 from strandline.store import Store
@@ -223,6 +223,7 @@ class _Import:
                 clock=self._clock,
             )
         with open_readonly(job.store, job.lake) as store:
+            check_lake(store)
             if job.create and job.topic not in store.topics():
                 return 0
             try:

@@ -34,7 +34,7 @@ from strandline.inbox import delivery, staging
 from strandline.inbox.delivery import Staged
 from strandline.inbox.staging import COLUMNS
 from strandline.pipelines.deliver import deliver, discard, lake_of
-from strandline.pipelines.positions import matching, open_readonly
+from strandline.pipelines.positions import check_lake, matching, open_readonly
 from strandline.record import Numbered
 from strandline.spark.failures import told_briefly
 from strandline.spark.options import WriteOptions
@@ -126,9 +126,10 @@ def check_columns(schema: StructType) -> None:
 
 @lru_cache(maxsize=64)
 def check_topic(store: str, lake: str, topic: str) -> None:
-    """Raise when there is no such topic. Asked once in a process."""
+    """Raise when there is no such topic, or the lake is another's. Asked once in a process."""
     with open_readonly(store, lake) as opened:
-        matching(opened, [topic])
+        matching(opened, [topic] if topic else [])
+        check_lake(opened)
 
 
 def _stage(
