@@ -177,9 +177,13 @@ def guarded(
 
 
 def check_credentials(service: Moto) -> None:
-
-    endpoint = service.options["endpoint"]
-    urllib.request.urlopen(f"{endpoint}/moto-api/reset-auth", data=b"0").close()
+    """From now on moto believes nobody: it knows no users."""
+    asking = urllib.request.Request(
+        f"{service.options['endpoint']}/moto-api/reset-auth",
+        data=b"0",
+        headers={"Content-Type": "text/plain"},
+    )
+    urllib.request.urlopen(asking).close()
 
 
 def test_wrong_credentials_are_told(guarded: Cloud):

@@ -41,7 +41,7 @@ _NO_CREDENTIALS = (  # where a machine of a cloud would find its own, when it is
 )
 _BAD_CREDENTIALS = ("ExpiredToken", "InvalidToken", "InvalidAccessKeyId", "SignatureDoesNotMatch")
 _TIME_WAS_LOST = ("RequestTimeout", "ConditionalRequestConflict", "OperationAborted")
-_PATH = re.compile(r"(://[^/\s]+)/[^\s)]*")  # is told before; its query may hold a signature
+_PATH = re.compile(r"(://[^/?\s]+)[/?][^\s)]*")  # is told before; its query may hold a signature
 _TEXT_MAX = 400
 
 
