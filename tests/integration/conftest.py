@@ -14,6 +14,7 @@ from strandline.testing.sim_objects import SimObjects
 from tests.integration.azurite import Azurite
 from tests.integration.ceph import Ceph
 from tests.integration.services import Moto, Service, fresh_name
+from tests.spark.conftest import spark  # noqa: F401 - a fixture
 
 QUICK = ObjectSettings(attempts_max=4, delay_s_first=0.01, request_s_max=10, retry_s_max=20)
 SERVICES: dict[str, Callable[[Path], Service]] = {"moto": Moto, "azurite": Azurite, "ceph": Ceph}

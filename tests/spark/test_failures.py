@@ -120,6 +120,26 @@ def test_a_master_that_does_not_answer_is_told_at_once():
             Unavailable,
             "gave this application up: the logs of master and workers tell why",
         ),
+        (
+            "ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found\n\tat",
+            NotInstalled,
+            r"no file system for s3a://.*hadoop-aws.*read\.format",
+        ),
+        (
+            "Class org.apache.hadoop.fs.gs.GoogleHadoopFileSystem not found",
+            NotInstalled,
+            "no file system for gs://.*gcs-connector",
+        ),
+        (
+            "Class org.apache.hadoop.fs.azurebfs.SecureAzureBlobFileSystem not found",
+            NotInstalled,
+            "no file system for abfss://.*hadoop-azure",
+        ),
+        (
+            'UnsupportedFileSystemException: No FileSystem for scheme "az"',
+            NotInstalled,
+            "no file system for az://",
+        ),
         ("x\nstrandline.errors.Denied: no rights\n\tat org.apache", Denied, "^no rights$"),
         (
             "strandline.errors.Corrupt: a zone fails its checksum in /lake/a.parquet at byte 4",

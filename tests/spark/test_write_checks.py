@@ -22,13 +22,16 @@ from pyspark.sql.types import (
 )
 
 from strandline.errors import Invalid, NotAStore, TooLarge, UnknownTopic
+from strandline.inbox import staging
 from strandline.inbox.delivery import NUMBER_MAX
 from strandline.inbox.staging import COLUMNS
 from strandline.pipelines.deliver import deliver
 from strandline.spark.options import parse_write
 from strandline.spark.source import StrandlineSource
 from strandline.spark.writers import BatchWriter, Rows, StreamWriter, _record
+from tests.spark.stores import fill, open_store
 from tests.spark.writing import empty_store, nothing_happened
+from tests.unit.inbox.deliveries import rows
 from tests.unit.pipelines.owners import contents, delivered_in, owner, stage, staged_in
 
 BYTES, TEXT, INT, LONG = BinaryType(), StringType(), IntegerType(), LongType()
@@ -183,6 +186,39 @@ def test_a_row_that_is_no_record_is_refused(columns, told):
 
 def options_of(path: str):
     return parse_write({"path": path, "topic": "t"})
+
+
+@pytest.mark.parametrize("create", ["false", "true"])
+def test_a_lake_that_is_not_the_stores_is_refused(data_dir, tmp_path, create):
+    lake = str(tmp_path / "elsewhere")
+    with open_store(data_dir, url=lake) as store:
+        fill(store, store.topic("t"), 3)
+        store.relocate()
+    with open_store(str(tmp_path / "other")) as other:
+        fill(other, other.topic("t"), 3)
+        other.relocate()
+
+    for wrong in ("", f"{tmp_path}/other/lake", f"{tmp_path}/nothing"):
+        with pytest.raises(Invalid, match="is not the lake of the store"):
+            writer(data_dir, lake=wrong, createTopic=create)
+
+    assert isinstance(writer(data_dir, lake=lake, createTopic=create), BatchWriter)
+
+
+def test_a_task_with_many_rows_stages_several_files_and_their_order_is_kept(data_dir, monkeypatch):
+    empty_store(data_dir)
+    monkeypatch.setattr(staging, "CHUNK_ROWS", 2)
+    monkeypatch.setattr(staging, "FILE_BYTES", 1)
+    made = BatchWriter(options_of(data_dir))
+
+    tasks = [made.write(iter([rows(*data)])) for data in ([b"a", b"b", b"c"], [b"d"] * 5)]
+    files = len(staged_in(data_dir))
+    made.commit(tasks)
+
+    assert [len(task.files) for task in tasks] == [2, 3]
+    assert files == 5
+    assert contents(data_dir) == [b"a", b"b", b"c", *[b"d"] * 5]
+    assert (staged_in(data_dir), delivered_in(data_dir)) == ([], [])
 
 
 def test_an_abort_removes_what_its_tasks_have_staged(data_dir):

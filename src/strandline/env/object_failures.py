@@ -41,7 +41,7 @@ _NO_CREDENTIALS = (  # where a machine of a cloud would find its own, when it is
 )
 _BAD_CREDENTIALS = ("ExpiredToken", "InvalidToken", "InvalidAccessKeyId", "SignatureDoesNotMatch")
 _TIME_WAS_LOST = ("RequestTimeout", "ConditionalRequestConflict", "OperationAborted")
-_QUERY = re.compile(r"\?[^\s:)]+")  # may hold a signature
+_PATH = re.compile(r"(://[^/?\s]+)[/?][^\s)]*")  # is told before; its query may hold a signature
 _TEXT_MAX = 400
 
 
@@ -102,5 +102,5 @@ def _said(text: str) -> str:
         return f"{_status(text)} {code[1]}{': ' + message[1] if message else ''}"
     told, _, details = text.partition("\n\nDebug source")
     cause = re.search(r'"([^"]*(?:refused|reset|timed out|closed|dns)[^"]*)"', details)
-    line = " ".join(_QUERY.sub("?…", told).split())
+    line = " ".join(_PATH.sub(r"\1", told).split())
     return (f"{line}: {cause[1]}" if cause else line)[:_TEXT_MAX]

@@ -108,7 +108,8 @@ def name_of(topic: str, producer: str, number: int) -> str:
 
 
 def staged_key(producer: str, number: int, attempt: str, part: int) -> str:
-    """Where a task puts its rows. The attempt is random, so the name is nobody else's."""
+    """Where a task puts its rows. The attempt is random, so the name is nobody else's; parts are
+    counted by whoever made the attempt."""
     return f"{STAGED}/{_hash(producer)}-{number:020d}-{attempt}-{part:05d}.arrow"
 
 

@@ -2,20 +2,21 @@
 
 Rows have the columns of ``append_arrow``: data, and if present key, tag, node, meta. They are cut
 into chunks of a size that every store takes at once, because a chunk becomes a block of the log,
-all of it or nothing. A file streams out while rows come in: a task needs memory for a chunk.
+all of it or nothing. A file streams out while rows come in: a task needs memory for a chunk. After
+about ``FILE_BYTES`` of rows a new file begins, since whoever takes a file reads all of it.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 from xxhash import xxh3_128
 
 from strandline.env.objects import Objects
-from strandline.errors import Corrupt, Invalid, NotFound, TooLarge
-from strandline.inbox.delivery import CHUNK_BITS, Staged
+from strandline.errors import Corrupt, Invalid, NotFound, StrandlineError, Unavailable
+from strandline.inbox.delivery import Staged
 
 COLUMNS = pa.schema(
     [
@@ -30,16 +31,35 @@ COLUMNS = pa.schema(
 
 CHUNK_ROWS = 50_000
 CHUNK_BYTES = 16 * 1024 * 1024
+FILE_BYTES = 128 * 1024 * 1024
+"""Of rows, before they are compressed. Larger: fewer files, more memory for the store's writer."""
+
 _WRITING = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
-def stage(objects: Objects, key: str, rows: Iterable[pa.RecordBatch]) -> Staged | None:
-    """Write rows to a new file; None, and no file, when there are none."""
+def stage(
+    objects: Objects, key_of: Callable[[int], str], rows: Iterable[pa.RecordBatch]
+) -> tuple[Staged, ...]:
+    """Write rows to new files, in order; none when there are none. ``key_of`` names the n-th."""
     chunks = chunked(rows)
-    first = next(chunks, None)
-    if first is None:
-        return None
-    writing = _Stream(first, chunks)
+    staged: list[Staged] = []
+    try:
+        while (first := next(chunks, None)) is not None:
+            staged.append(_write(objects, key_of(len(staged)), first, chunks))
+    except Unavailable:
+        raise  # to ask again would only take longer; what is left is removed in the end
+    except BaseException:
+        with contextlib.suppress(StrandlineError):
+            objects.delete([file.key for file in staged])
+        raise
+    return tuple(staged)
+
+
+def _write(
+    objects: Objects, key: str, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]
+) -> Staged:
+    """One file, of as many chunks as it takes."""
+    writing = _Stream(first, rest)
     objects.put_stream(key, writing.parts())
     return Staged(
         key=key,
@@ -126,16 +146,18 @@ class _Stream:
         self.hash = xxh3_128()
 
     def parts(self) -> Iterator[bytes]:
-        schema = self._first.schema
+        chunk: pa.RecordBatch | None = self._first
+        taken = 0
         sink = _Drain()
-        with pa.ipc.new_stream(pa.PythonFile(sink, "w"), schema, options=_WRITING) as writer:
-            for chunk in itertools.chain([self._first], self._rest):
-                if self.chunks >= 1 << CHUNK_BITS:
-                    raise TooLarge("too many rows for one delivery: write them in several")
+        file = pa.PythonFile(sink, "w")
+        with pa.ipc.new_stream(file, self._first.schema, options=_WRITING) as writer:
+            while chunk is not None:
                 writer.write_batch(chunk)
                 self.rows += len(chunk)
                 self.chunks += 1
+                taken += chunk.nbytes
                 yield self._note(sink.taken())
+                chunk = next(self._rest, None) if taken < FILE_BYTES else None
         yield self._note(sink.taken())
 
     def _note(self, part: bytes) -> bytes:

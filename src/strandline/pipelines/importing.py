@@ -36,7 +36,7 @@ from strandline.pipelines.deliver import PATIENCE_S, await_delivered, deliver, d
 from strandline.pipelines.engine import Chooser, Embedded, Engine
 from strandline.pipelines.formats import FORMATS, Slice, read_slice, slices_of
 from strandline.pipelines.mapping import BAD_NAMED_MAX, BadRow, Fields
-from strandline.pipelines.positions import matching, open_readonly, path_of
+from strandline.pipelines.positions import check_lake, matching, open_readonly, path_of
 from strandline.record import check_topic_name
 from strandline.settings import MIB
 from strandline.store import Store
@@ -117,7 +117,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     """What a task has staged."""
 
-    file: Staged | None
+    files: tuple[Staged, ...]
     skipped: int = 0
     bad: tuple[BadRow, ...] = ()
 
@@ -223,6 +223,7 @@ class _Import:
                 clock=self._clock,
             )
         with open_readonly(job.store, job.lake) as store:
+            check_lake(store)
             if job.create and job.topic not in store.topics():
                 return 0
             try:
@@ -258,11 +259,11 @@ class _Import:
 
     def _deliver(self, part: Part, prepared: Prepared, summary: ImportSummary) -> None:
         job = self._job
-        if prepared.file is not None:
+        if prepared.files:
             deliver(
                 job.store,
                 job.topic,
-                [prepared.file],
+                prepared.files,
                 producer=self._producer,
                 number=part.number,
                 attempt=OsDisk().random_id().hex(),
@@ -271,18 +272,18 @@ class _Import:
                 patience_s=job.patience_s,
                 clock=self._clock,
             )
-            summary.rows = (summary.rows or 0) + prepared.file.rows
+            summary.rows = (summary.rows or 0) + sum(file.rows for file in prepared.files)
         summary.rows_skipped += prepared.skipped
         summary.bad = [*summary.bad, *prepared.bad][:BAD_NAMED_MAX]
         if self._progress is not None:
             self._progress("import", part.number, summary.parts)
 
     def _discard(self, part: Part, prepared: Prepared) -> None:
-        if prepared.file is not None:
+        if prepared.files:
             discard(
                 self._job.store,
                 self._job.topic,
-                [prepared.file],
+                prepared.files,
                 producer=self._producer,
                 number=part.number,
                 lake=self._job.lake,
@@ -290,16 +291,16 @@ class _Import:
 
 
 def stage_part(job: ImportJob, producer: str, part: Part) -> Prepared:
-    """The work of a task: the rows of a part as a staged file."""
+    """The work of a task: the rows of a part as staged files."""
     reading = _Rows(job, part)
     attempt = OsDisk().random_id().hex()
     objects = open_objects(lake_of(job.store, job.lake))
-    key = delivery.staged_key(producer, part.number, attempt, 0)
+    key_of = partial(delivery.staged_key, producer, part.number, attempt)
     try:
-        file = staging.stage(objects, key, reading.batches())
+        files = staging.stage(objects, key_of, reading.batches())
     finally:
         objects.close()
-    return Prepared(file=file, skipped=reading.skipped, bad=tuple(reading.bad[:BAD_NAMED_MAX]))
+    return Prepared(files=files, skipped=reading.skipped, bad=tuple(reading.bad[:BAD_NAMED_MAX]))
 
 
 class _Rows:

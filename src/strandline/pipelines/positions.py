@@ -11,17 +11,21 @@ holds it, ``position`` tells it, ``as_of`` takes it: how far each topic had come
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import os
 from collections.abc import Sequence
 
 import msgspec
 
-from strandline.errors import Invalid, StrandlineError, Unavailable, UnknownTopic
+from strandline.errors import Invalid, StrandlineError, Unavailable, UnknownTopic, Unreachable
+from strandline.lake import terms
 from strandline.pipelines.lakes import is_pattern
 from strandline.settings import LakeSettings, Settings
 from strandline.store import Store
 from strandline.topic.snapshot import Snapshot
+
+_seen_lakes: set[tuple[str, str]] = set()  # store and url
 
 
 class Offset(msgspec.Struct, frozen=True):
@@ -111,12 +115,37 @@ def matching(store: Store, topics: Sequence[str], *, strict: bool = True) -> lis
 def pin(store: Store, topics: Sequence[str], lake: str = "", *, strict: bool = True) -> Position:
     """The position of an opened store, for these topics."""
     names = matching(store, topics, strict=strict)
+    found = tuple(store.existing_topic(name).snapshot() for name in names)
+    if any(snapshot.cold_files() is not None for snapshot in found):
+        with contextlib.suppress(Unreachable):  # perhaps only what is here is wanted
+            check_lake(store)
     return Position(
-        store=store.path,
-        store_id=store.id,
-        lake=lake or f"{store.path}/lake",
-        topics=tuple(store.existing_topic(name).snapshot() for name in names),
+        store=store.path, store_id=store.id, lake=lake or f"{store.path}/lake", topics=found
     )
+
+
+def check_lake(store: Store) -> None:
+    """Raise when the store was opened with a lake that is not its own. Asked once in a process.
+
+    A store does not know where its lake is, and whoever forgets to say so would stage rows where
+    nobody takes them, or look for files where there are none.
+    """
+    objects = store.lake_objects
+    if (store.id, objects.name) in _seen_lakes:
+        return
+    owner = terms.identity_of(objects)
+    if owner is None and not any(_has_moved(store, name) for name in store.topics()):
+        return  # it is made when the first records move
+    if owner is None or owner.hex() != store.id:
+        raise Invalid(
+            f"{objects.name} is not the lake of the store {store.path}: name the one that is, "
+            'for Spark with .option("lake", url), else with lake'
+        )
+    _seen_lakes.add((store.id, objects.name))
+
+
+def _has_moved(store: Store, name: str) -> bool:
+    return store.existing_topic(name).snapshot().cold_files() is not None
 
 
 def position(store: str | Store, *topics: str, lake: str = "") -> str:

@@ -35,6 +35,15 @@ _NO_MODULE = re.compile(r"No module named '(strandline|pyarrow|pandas|msgspec)\b
 _GAVE_UP = re.compile(
     "stopped SparkContext|Master removed our application|masters are unresponsive"
 )
+_NO_FILE_SYSTEM = re.compile(
+    r"Class org\.apache\.hadoop\.fs\.(s3a|gs|azurebfs)\.\w+ not found"
+    r"|No FileSystem for scheme \"(\w+)\""
+)
+_FILE_SYSTEMS = {
+    "s3a": ("s3a://", "org.apache.hadoop:hadoop-aws, of the version of Spark's Hadoop"),
+    "gs": ("gs://", "com.google.cloud.bigdataoss:gcs-connector"),
+    "azurebfs": ("abfss://", "org.apache.hadoop:hadoop-azure, of the version of Spark's Hadoop"),
+}
 _TABLES_MAX = 64
 _tables: deque[tuple[str, int, frozenset[str]]] = deque(maxlen=_TABLES_MAX)  # made of late
 _IN_WORKER = ("PYTHON_WORKER_FACTORY_SECRET", "PYTHON_WORKER_FACTORY_SOCK_DIR")
@@ -67,8 +76,9 @@ def plain_errors() -> Iterator[None]:
 
 def explain(error: BaseException) -> StrandlineError | None:
     """The error behind one that Spark raised, None when it is none that we know."""
-    text = str(error)
-    for read in (_ours, _vanished, _version, _module, _gave_up):
+    # A stream that fails while it writes tells the cause only in its trace.
+    text = f"{error}\n{getattr(error, '_stackTrace', '')}"
+    for read in (_ours, _vanished, _version, _module, _gave_up, _no_file_system):
         found = read(text)
         if found is not None:
             return found
@@ -150,4 +160,16 @@ def _gave_up(text: str) -> StrandlineError | None:
     return Unavailable(
         "Spark's master gave this application up: the logs of master and workers tell why; "
         "start the workers anew, then the session"
+    )
+
+
+def _no_file_system(text: str) -> StrandlineError | None:
+    """Spark itself reads files of an object store only with a jar that pip does not bring."""
+    found = _NO_FILE_SYSTEM.search(text)
+    if found is None:
+        return None
+    scheme, package = _FILE_SYSTEMS.get(found[1], (f"{found[2]}://", "the one that reads it"))
+    return NotInstalled(
+        f"Spark has no file system for {scheme}: name its package in spark.jars.packages "
+        f'({package}), or use spark.read.format("strandline"), which needs none'
     )

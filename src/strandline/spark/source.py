@@ -75,8 +75,7 @@ class StrandlineSource(DataSource):
     def _write_options(self, schema: StructType) -> WriteOptions:
         options = parse_write(dict(self.options))
         check_columns(schema)
-        if not options.create:
-            check_topic(options.store, options.lake, options.topic)
+        check_topic(options.store, options.lake, "" if options.create else options.topic)
         return options
 
     def _read_options(self) -> ReadOptions:

@@ -32,7 +32,7 @@ from strandline.pipelines.cuts import Range
 from strandline.pipelines.parts import FilePart, lake_file
 from strandline.pipelines.positions import Position, open_readonly, path_of, pin
 from strandline.spark import plans
-from strandline.spark.failures import remember_table
+from strandline.spark.failures import plain_errors, remember_table
 from strandline.spark.filters import expression
 from strandline.spark.options import ReadOptions, parse
 from strandline.spark.schema import spark_schema
@@ -100,10 +100,11 @@ def _native(
     remember_table(snapshot.name, first.manifest, files)
     folder = f"{spark_url(first.lake)}/{keys.data_folder(first.topic_id)}"
     reading = spark.read.schema(_schema())
-    if len(files) <= PATHS_MAX:
-        frame = reading.parquet(*(f"{folder}/{name}" for name in files))
-    else:
-        frame = reading.parquet(folder).where(f.col("_metadata.file_name").isin(list(files)))
+    with plain_errors():  # Spark may lack what reads an object store
+        if len(files) <= PATHS_MAX:
+            frame = reading.parquet(*(f"{folder}/{name}" for name in files))
+        else:
+            frame = reading.parquet(folder).where(f.col("_metadata.file_name").isin(list(files)))
     for condition in conditions:
         frame = frame.where(expression(condition))
     if first.file.first_seq < wanted.first_seq:

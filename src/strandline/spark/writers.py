@@ -1,9 +1,9 @@
 """Writes to a topic through ``format("strandline")``, batch and stream, exactly once.
 
-Each task stages its rows as one file in the lake's object store. The commit delivers the files of
-all tasks as one numbered batch (``pipelines/deliver.py``). What Spark may do twice does no harm:
+Each task stages its rows as files in the lake's object store. The commit delivers the files of all
+tasks as one numbered batch (``pipelines/deliver.py``). What Spark may do twice does no harm:
 
-    a task runs again, or twice at once      each run has a file of its own; Spark names one of them
+    a task runs again, or twice at once      each run has files of its own; Spark names one run
     a batch runs again after a crash         its number was delivered or taken: recognised
     a driver that was thought dead commits   the same
     nobody commits                           nothing is visible; the files are removed in the end
@@ -16,7 +16,7 @@ the whole job is repeated.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -34,7 +34,7 @@ from strandline.inbox import delivery, staging
 from strandline.inbox.delivery import Staged
 from strandline.inbox.staging import COLUMNS
 from strandline.pipelines.deliver import deliver, discard, lake_of
-from strandline.pipelines.positions import matching, open_readonly
+from strandline.pipelines.positions import check_lake, matching, open_readonly
 from strandline.record import Numbered
 from strandline.spark.failures import told_briefly
 from strandline.spark.options import WriteOptions
@@ -126,24 +126,21 @@ def check_columns(schema: StructType) -> None:
 
 @lru_cache(maxsize=64)
 def check_topic(store: str, lake: str, topic: str) -> None:
-    """Raise when there is no such topic. Asked once in a process."""
+    """Raise when there is no such topic, or the lake is another's. Asked once in a process."""
     with open_readonly(store, lake) as opened:
-        matching(opened, [topic])
+        matching(opened, [topic] if topic else [])
+        check_lake(opened)
 
 
 def _stage(
     options: WriteOptions, producer: str, number: int, rows: Iterator[pa.RecordBatch]
 ) -> tuple[Staged, ...]:
-    context = TaskContext.get()
-    assert context is not None
     objects = open_objects(lake_of(options.store, options.lake))
-    attempt = OsDisk().random_id().hex()
-    key = delivery.staged_key(producer, number, attempt, context.partitionId())
+    key_of = partial(delivery.staged_key, producer, number, OsDisk().random_id().hex())
     try:
-        staged = staging.stage(objects, key, map(_record, rows))
+        return staging.stage(objects, key_of, map(_record, rows))
     finally:
         objects.close()
-    return () if staged is None else (staged,)
 
 
 def _record(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -79,8 +79,7 @@ class Post:
         attempt = self.disk.random_id().hex()
         key = letters.staged_key(producer, number, attempt, part)
         with contextlib.closing(self.lake) as lake:
-            staged = staging.stage(lake, key, batches)
-        assert staged is not None
+            (staged,) = staging.stage(lake, lambda _: key, batches)
         return staged
 
     def letter(self, *files: Staged, topic: str = "t", **changes: object) -> Delivery:

@@ -16,16 +16,21 @@ from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
 from tests.unit.inbox.deliveries import data_of, rows
 
-KEY = "incoming/file.arrow"
+KEY = "incoming/file-0.arrow"
+
+
+def key_of(place):
+    return f"incoming/file-{place}.arrow"
 
 
 @given(
     sizes=st.lists(st.integers(0, 40), max_size=12),
     chunk_rows=st.integers(1, 30),
     chunk_bytes=st.integers(1, 400),
+    file_bytes=st.integers(1, 2000),
     sliced=st.booleans(),
 )
-def test_rows_come_out_as_they_went_in(sizes, chunk_rows, chunk_bytes, sliced):
+def test_rows_come_out_as_they_went_in(sizes, chunk_rows, chunk_bytes, file_bytes, sliced):
     total = sum(sizes)
     data = [b"%d" % place * (place % 7) for place in range(total)]
     whole = rows(*data, tag=[None if place % 3 else "eu" for place in range(total)])
@@ -38,25 +43,38 @@ def test_rows_come_out_as_they_went_in(sizes, chunk_rows, chunk_bytes, sliced):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(staging, "CHUNK_ROWS", chunk_rows)
         patch.setattr(staging, "CHUNK_BYTES", chunk_bytes)
-        staged = stage(objects, KEY, batches)
+        patch.setattr(staging, "FILE_BYTES", file_bytes)
+        staged = stage(objects, key_of, batches)
 
-    if staged is None:
-        assert total == 0
-        assert objects.snapshot() == {}
-        return
-    found = list(read_chunks(objects, staged))
-    assert pa.Table.from_batches(found) == pa.Table.from_batches([whole])
-    assert (staged.rows, staged.chunks) == (total, len(found))
-    assert staged.size == len(objects.get(KEY))
+    keys = [file.key for file in staged]
+    assert keys == [key_of(place) for place in range(len(staged))]
+    assert sorted(objects.snapshot()) == sorted(keys)
+    read = [list(read_chunks(objects, file)) for file in staged]
+    found = [chunk for chunks in read for chunk in chunks]
+    assert pa.Table.from_batches(found, whole.schema) == pa.Table.from_batches([whole])
+    for file, chunks in zip(staged, read, strict=True):
+        assert (file.rows, file.chunks) == (sum(map(len, chunks)), len(chunks))
+        assert file.size == len(objects.get(file.key))
+        assert sum(chunk.nbytes for chunk in chunks[:-1]) < file_bytes
     assert all(0 < len(chunk) <= chunk_rows for chunk in found)
     assert all(len(chunk) == 1 or chunk.nbytes <= chunk_bytes + 40 for chunk in found)
+
+
+def test_a_file_that_is_large_enough_is_followed_by_another(monkeypatch):
+    monkeypatch.setattr(staging, "CHUNK_ROWS", 1)
+    monkeypatch.setattr(staging, "FILE_BYTES", 250)
+    objects = SimObjects()
+
+    staged = stage(objects, key_of, [rows(*[bytes(100)] * 7)])
+
+    assert [file.rows for file in staged] == [3, 3, 1]
 
 
 def test_no_rows_leave_no_file():
     objects = SimObjects()
 
-    assert stage(objects, KEY, []) is None
-    assert stage(objects, KEY, [rows(), rows()]) is None
+    assert stage(objects, key_of, []) == ()
+    assert stage(objects, key_of, [rows(), rows()]) == ()
     assert objects.snapshot() == {}
 
 
@@ -99,27 +117,29 @@ def test_rows_of_another_schema_are_refused_and_no_file_is_left(monkeypatch, chu
     objects = FolderObjects("/lake", disk)
 
     with pytest.raises(Invalid, match="one schema"):
-        stage(objects, KEY, [rows(b"a"), rows(b"b"), rows(b"c", tag=["eu"])])
+        stage(objects, key_of, [rows(b"a"), rows(b"b"), rows(b"c", tag=["eu"])])
 
     assert list(objects.list()) == []
 
 
-def test_an_error_of_whoever_gives_the_rows_leaves_no_file():
+@pytest.mark.parametrize("file_bytes", [1, 1000], ids=["next file", "same file"])
+def test_an_error_of_whoever_gives_the_rows_leaves_no_file(monkeypatch, file_bytes):
+    monkeypatch.setattr(staging, "CHUNK_ROWS", 1)
+    monkeypatch.setattr(staging, "FILE_BYTES", file_bytes)
     objects = FolderObjects("/lake", SimDisk())
 
     def broken():
-        yield rows(b"a")
+        yield rows(b"a", b"b")
         raise RuntimeError("the task died")
 
     with pytest.raises(RuntimeError):
-        stage(objects, KEY, broken())
+        stage(objects, key_of, broken())
 
     assert list(objects.list()) == []
 
 
 def _staged(objects):
-    staged = stage(objects, KEY, [rows(b"a" * 50, b"b" * 50)])
-    assert staged is not None
+    (staged,) = stage(objects, key_of, [rows(b"a" * 50, b"b" * 50)])
     return staged
 
 
@@ -128,7 +148,7 @@ def test_a_staged_file_that_is_gone_cut_or_another_is_noticed():
     staged = _staged(objects)
     data = objects.get(KEY)
     other = SimObjects()
-    stage(other, KEY, [rows(b"c" * 50, b"d" * 50)])
+    stage(other, key_of, [rows(b"c" * 50, b"d" * 50)])
 
     for wrong in (data[:-1], data + b"\0", b"", other.get(KEY)):
         objects.put(KEY, wrong)

@@ -58,8 +58,7 @@ def stage(path: str, *data: bytes, number: int = 1, part: int = 0, lake: str = "
     """One file of rows, as a task leaves it."""
     key = letters.staged_key("p", number, OsDisk().random_id().hex(), part)
     with contextlib.closing(open_objects(lake_of(path, lake))) as objects:
-        staged = staging.stage(objects, key, [rows(*data)])
-    assert staged is not None
+        (staged,) = staging.stage(objects, lambda _: key, [rows(*data)])
     return staged
 
 

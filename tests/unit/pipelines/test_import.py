@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import strandline
 from strandline.errors import Invalid, TooLarge, UnknownTopic
+from strandline.inbox import staging
 from strandline.pipelines import Fields, import_files
 from strandline.settings import LimitSettings, Settings
 from tests.unit.pipelines.transfers import Died, Dying, datas, make_store, records, staged, write
@@ -278,3 +279,18 @@ def test_a_file_without_a_known_ending_needs_a_format(data_dir: str, tmp_path: P
     import_files(data_dir, "t", path, format="jsonl")
 
     assert datas(data_dir) == numbers(2)
+
+
+def test_a_part_with_many_rows_is_several_files_of_one_delivery(
+    data_dir: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    make_store(data_dir)
+    path = write(tmp_path, "a.jsonl", lines(0, 10))
+    monkeypatch.setattr(staging, "CHUNK_ROWS", 2)
+    monkeypatch.setattr(staging, "FILE_BYTES", 1)
+
+    summary = import_files(data_dir, "t", path)
+
+    assert (summary.parts, summary.rows) == (1, 10)
+    assert datas(data_dir) == numbers(10)
+    assert staged(data_dir) == []
