@@ -21,7 +21,7 @@ from tests.spark.writing import begin
 from tests.unit.inbox.deliveries import names_in
 from tests.unit.pipelines.owners import delivered_in
 
-PATIENCE_S = 120
+PATIENCE_S = 240
 
 
 def environment(service: Service, *, port: int | None = None, **other: str) -> dict[str, str]:

@@ -24,9 +24,10 @@ from tests.spark.writing import counted, counted_data
 
 pytestmark = [
     pytest.mark.spark,
+    pytest.mark.timeout(600),  # each waits until a store is given up
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
-PATIENCE_S = 60
+PATIENCE_S = 200
 MOTO = pytest.mark.parametrize("remote", ["moto"], indirect=True)
 
 
