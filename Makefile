@@ -18,7 +18,7 @@ demo: $(INSTALLED) java ## see it work: append, kill, recover, read
 	@$(BIN)/python -m strandline.demo $(ARGS)
 
 test: check strace java services ## the checks, then every quick test
-	$(BIN)/python -m pytest -q -m "not crash and not slow" $(ARGS)
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "not crash and not slow" $(ARGS)
 
 check: $(INSTALLED) ## lint, format, types, import contracts
 	$(BIN)/python -m ruff check .

@@ -1,4 +1,5 @@
-"""What every test may ask for: a Hypothesis profile that suits the machine, a fresh directory."""
+"""What every test may ask for: a Hypothesis profile that suits the machine, a fresh directory;
+and which tests stay together when several processes share them."""
 
 from __future__ import annotations
 
@@ -19,8 +20,25 @@ settings.register_profile(
 )
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "default")
 
+# Python workers of Spark, which may be started from anywhere, find what tests hand them.
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+)
+
 if "STRANDLINE_MUTANT" in os.environ:
     plant(os.environ["STRANDLINE_MUTANT"])  # this run must fail: tests/mutants
+
+
+TESTS = Path(__file__).parent
+ONE_WORLD = frozenset({"cluster", "docs", "integration", "spark"})
+"""Folders whose tests share a Spark session, a cluster or servers: one process runs them all."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where several processes run the tests (``-n 2 --dist loadgroup``), a file stays together."""
+    for item in items:
+        folder = item.path.relative_to(TESTS).parts[0]
+        item.add_marker(pytest.mark.xdist_group("one" if folder in ONE_WORLD else str(item.path)))
 
 
 @pytest.fixture

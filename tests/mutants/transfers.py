@@ -30,7 +30,7 @@ TRANSFERS = {
     ),
     "leave what was staged and not delivered": Mutant(
         "pipelines.importing:_Import._discard",
-        "if prepared.file is not None:",
+        "if prepared.files:",
         "if False:",
         IMPORTS,
         "test_a_part_that_is_refused_leaves_nothing_staged",
