@@ -31,7 +31,7 @@ BAD_DATA += [bytearray(b"a"), memoryview(b"a"), iter([b"a"])]
 BAD_DATA += [["text"], [b"a", "text"], [bytearray(b"a")], [b"a", None], range(3), np.array([1, 2])]
 
 
-@pytest.mark.parametrize("data", BAD_DATA, ids=repr)
+@pytest.mark.parametrize("data", BAD_DATA, ids=lambda data: repr(data).split(" at ")[0])
 def test_a_record_that_is_not_bytes_is_refused(data):
     world = World()
     topic = world.store.topic("t")

@@ -21,7 +21,7 @@ from strandline.settings import (
 from strandline.testing.sim_disk import SimDisk
 from tests.unit.store.world import World, payloads
 
-NO_NUMBER = ["1", 1.0, b"1", [], True, object()]
+NO_NUMBER = ["1", 1.0, b"1", [], True, frozenset()]
 NAN = float("nan")
 
 
