@@ -34,7 +34,8 @@ from strandline.topic.floors import enforce_all
 from strandline.topic.health import Health, health_of
 from strandline.topic.layout import Layout
 from strandline.topic.pins import Pins
-from strandline.topic.recover import Progress, Recovered, recover, recover_beside_writer
+from strandline.topic.progress import Progress, silent
+from strandline.topic.recover import Recovered, recover, recover_beside_writer
 from strandline.topic.relocator import Relocator
 from strandline.topic.roots import Roots
 from strandline.topic.scrubber import Scrubber, ScrubProgress
@@ -50,10 +51,6 @@ from strandline.wal.writer import Writer, as_unavailable
 SHARDS_MAX = 64
 _TICK_S = 1.0
 _INBOX_S = 0.1
-
-
-def _silent(what: str, done: int, total: int) -> None:
-    del what, done, total
 
 
 @contextmanager
@@ -76,7 +73,7 @@ class Store:
         disk: Disk | None = None,
         clock: Clock | None = None,
         objects: Objects | None = None,
-        progress: Progress = _silent,
+        progress: Progress = silent,
         start_jobs: bool = True,
     ) -> None:
         if not (isinstance(path, (str, os.PathLike)) and isinstance(os.fspath(path), str) and path):
@@ -169,7 +166,7 @@ class Store:
         """Where the lake is, for pipelines."""
         return self._objects
 
-    def relocate(self, progress: Progress = _silent) -> None:
+    def relocate(self, progress: Progress = silent) -> None:
         """Move sealed segments beyond the hot bound into the lake now."""
         self._check_writable()
         with _telling("the lake"):
@@ -198,7 +195,7 @@ class Store:
             self._checkpoint_if_due()
             return taken
 
-    def backup(self, to: Place, *, progress: Progress = _silent) -> BackupInfo:
+    def backup(self, to: Place, *, progress: Progress = silent) -> BackupInfo:
         """Back the store up into a folder or object store, while appends go on.
 
         Everything appended before the call is in it. What an earlier backup has is not copied.
@@ -222,7 +219,7 @@ class Store:
         if not self.readonly:
             raise Invalid("refresh is for a store that is open read-only")
         self._check()
-        old, self._found = self._found, self._recover(self._found.store_id, _silent)
+        old, self._found = self._found, self._recover(self._found.store_id, silent)
         for state in old.catalog.states():
             self._found.catalog.hand_over(state)
         old.close()

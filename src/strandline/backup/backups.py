@@ -28,7 +28,7 @@ from strandline.env.object_store import open_objects
 from strandline.env.objects import Objects
 from strandline.env.probe import probe
 from strandline.topic.layout import Layout
-from strandline.topic.recover import Progress
+from strandline.topic.progress import Progress, silent
 from strandline.wal.writer import as_unavailable
 
 Place = str | Objects
@@ -50,10 +50,6 @@ class BackupInfo(msgspec.Struct, frozen=True, kw_only=True):
     topics: int
     positions: dict[int, int]
     """By shard the lsn where it ends."""
-
-
-def _silent(what: str, done: int, total: int) -> None:
-    del what, done, total
 
 
 class Backups:
@@ -96,7 +92,7 @@ class Backups:
         directory: str,
         *,
         lake: Place | None = None,
-        progress: Progress = _silent,
+        progress: Progress = silent,
         reach: Callable[[], Reach] | None = None,
     ) -> BackupInfo:
         """Back up a store that is closed, or open in any process. ``lake``: if it is elsewhere.
@@ -129,7 +125,7 @@ class Backups:
         backup: int | None = None,
         at: moment.At | None = None,
         lake: Place | None = None,
-        progress: Progress = _silent,
+        progress: Progress = silent,
     ) -> restore.Restored:
         """Make a store in an empty directory: the newest backup, another, or as of a moment.
 
@@ -150,7 +146,7 @@ class Backups:
             raise as_unavailable(error, "the restored store") from error
 
     def verify(
-        self, *, backup: int | None = None, quick: bool = False, progress: Progress = _silent
+        self, *, backup: int | None = None, quick: bool = False, progress: Progress = silent
     ) -> verify.BackupReport:
         """Read every object of every backup, or of one. ``quick`` looks at sizes only."""
         return verify.verify(self.objects, backup=backup, quick=quick, progress=progress)

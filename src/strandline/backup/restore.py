@@ -39,7 +39,8 @@ from strandline.settings import LakeSettings, Settings
 from strandline.topic import root as root_file
 from strandline.topic import system
 from strandline.topic.layout import Layout
-from strandline.topic.recover import Progress, Recovered, recover
+from strandline.topic.progress import Progress
+from strandline.topic.recover import Recovered, recover
 from strandline.topic.replay import RESTORED
 from strandline.topic.root import Root
 from strandline.wal import control

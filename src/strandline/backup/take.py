@@ -42,7 +42,7 @@ from strandline.topic import root as root_file
 from strandline.topic import system
 from strandline.topic.layout import Layout
 from strandline.topic.pins import Pins
-from strandline.topic.recover import Progress
+from strandline.topic.progress import Progress
 from strandline.topic.root import Root
 from strandline.wal.codec import store_seed
 from strandline.wal.shard import Shard

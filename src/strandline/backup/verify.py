@@ -8,7 +8,7 @@ no hole from where the checkpoint's replay begins to where the backup ends. Noth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
@@ -20,8 +20,7 @@ from strandline.env.objects import Info, Objects
 from strandline.errors import Corrupt, Invalid, NotFound, StrandlineError, Unavailable
 from strandline.lake import codec as manifest_codec
 from strandline.topic import root as root_file
-
-Progress = Callable[[str, int, int], None]
+from strandline.topic.progress import Progress
 
 
 class BackupProblem(msgspec.Struct, frozen=True, kw_only=True):

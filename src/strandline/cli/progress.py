@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
+from typing import Self
 
 from rich.console import Console
 from rich.progress import (
@@ -29,7 +30,7 @@ class Bar:
         self._progress: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
 
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -61,29 +62,17 @@ class Bar:
         self._progress.update(task, completed=done, total=total)
 
 
-class Steps:
+class Steps(Bar):
     """A bar, or without a terminal a line now and then: for work that takes minutes and more."""
 
     def __init__(self) -> None:
-        self._bar = Bar()
-        self._lines = not sys.stderr.isatty()
+        super().__init__()
         self._told = time.monotonic()
-
-    def __enter__(self) -> Steps:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._bar.__exit__(kind, error, trace)
 
     def show(self, what: str, done: int, total: int | None) -> None:
         """Work of this name is so far; None when its end is not known."""
-        self._bar.show(what, done, total)
-        if self._lines and time.monotonic() - self._told >= _LINE_S:
+        super().show(what, done, total)
+        if not self._wanted and time.monotonic() - self._told >= _LINE_S:
             self._told = time.monotonic()
             share = f"{100 * done // total} %" if total else str(done)
             print(f"{what}: {share}", file=sys.stderr, flush=True)

@@ -17,7 +17,7 @@ its group with it, is left as it is and told of; everything else goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 
@@ -36,9 +36,7 @@ from strandline.pipelines.lakes import OpenLake, open_lake
 from strandline.pipelines.merge import Merged, Merging, merge
 from strandline.settings import LakeSettings
 from strandline.store import Store
-
-Progress = Callable[[str, int, int], None]
-"""What is under way, how far it is, and how far it goes."""
+from strandline.topic.progress import Progress
 
 
 class SkippedGroup(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,7 +33,6 @@ from strandline.env.objects import Objects
 from strandline.errors import AlreadyThere, Conflict, Corrupt, Invalid, NotFound, RecordsLost
 from strandline.pipelines import columns as named
 from strandline.pipelines import parts
-from strandline.pipelines.compact import Progress
 from strandline.pipelines.engine import Chooser, Embedded, Engine
 from strandline.pipelines.expanding import Expanded, Kinds, columns_of, merged, note_kinds
 from strandline.pipelines.export_plan import (
@@ -54,6 +53,7 @@ from strandline.pipelines.rendering import Rendering, render
 from strandline.record import Tombstone
 from strandline.settings import MIB
 from strandline.store import Store
+from strandline.topic.progress import Progress
 
 MANIFEST = "_export.json"
 COLUMNS = "_columns.json"

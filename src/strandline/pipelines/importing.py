@@ -31,7 +31,6 @@ from strandline.env.sources import SourceFile, find_sources
 from strandline.errors import Invalid, UnknownTopic
 from strandline.inbox import delivery, staging
 from strandline.inbox.delivery import Staged
-from strandline.pipelines.compact import Progress
 from strandline.pipelines.deliver import PATIENCE_S, await_delivered, deliver, discard, lake_of
 from strandline.pipelines.engine import Chooser, Embedded, Engine
 from strandline.pipelines.formats import FORMATS, Slice, read_slice, slices_of
@@ -40,6 +39,7 @@ from strandline.pipelines.positions import check_lake, matching, open_readonly, 
 from strandline.record import check_topic_name
 from strandline.settings import MIB
 from strandline.store import Store
+from strandline.topic.progress import Progress
 
 PART_BYTES = 64 * MIB
 WAVE = 64

@@ -27,11 +27,11 @@ from strandline.lake.entry import LakeFile
 from strandline.lake.history import History
 from strandline.lake.manifest import Manifest
 from strandline.lake.reader import LakeFileReader
-from strandline.pipelines.compact import Progress
 from strandline.pipelines.engine import Chooser, Embedded, Engine
 from strandline.pipelines.lakes import Chosen, LakePlace, OpenLake, objects_at, open_lake
 from strandline.settings import MIB, Settings
 from strandline.store import Store
+from strandline.topic.progress import Progress, silent
 from strandline.topic.verify import Problem, verify_store
 
 _TASK_BYTES = 256 * MIB
@@ -176,7 +176,7 @@ def _task(manifest: Manifest, files: Sequence[LakeFile]) -> FilesToCheck:
 
 
 def _check_local(disk: Disk, store: str, summary: ScrubSummary, progress: Progress | None) -> None:
-    report = verify_store(disk, store, Settings(), progress or _silent, lake=False)
+    report = verify_store(disk, store, Settings(), progress or silent, lake=False)
     summary.local_files = report.files
     summary.bytes_read += report.bytes_read
     summary.findings += [_of_problem(problem) for problem in report.problems]
@@ -239,7 +239,3 @@ def _still_bad(
 
 def _of_problem(problem: Problem) -> ScrubFinding:
     return msgspec.convert(problem, ScrubFinding, from_attributes=True)
-
-
-def _silent(what: str, done: int, total: int) -> None:
-    del what, done, total

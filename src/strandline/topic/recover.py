@@ -7,7 +7,6 @@ and repair. What a writer must do about a crash is returned as data (``Recovered
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable
 
 from pyroaring import BitMap64
 
@@ -22,6 +21,7 @@ from strandline.topic import root as root_file
 from strandline.topic.catalog import Catalog
 from strandline.topic.checkpoint import runs_of
 from strandline.topic.layout import Layout
+from strandline.topic.progress import Progress
 from strandline.topic.replay import Replay, load_topics
 from strandline.topic.root import Root
 from strandline.topic.roots import KEPT
@@ -32,9 +32,6 @@ from strandline.wal.reader import Reader
 from strandline.wal.recovery import Damage, Scratch, ShardLog, in_order
 
 _TRIES = 8  # one walk is shorter than the time between two checkpoints, as a rule
-
-Progress = Callable[[str, int, int], None]
-"""What is being done, how much of it is done, how much there is."""
 
 
 class Recovered:

@@ -59,7 +59,7 @@ from strandline.topic.copies import Part, good_parts, live_table, live_tables, l
 from strandline.topic.deletes import payload_of
 from strandline.topic.pieces import Pieces
 from strandline.topic.pins import Pins
-from strandline.topic.recover import Progress
+from strandline.topic.progress import Progress
 from strandline.topic.sealer import Sealer
 from strandline.topic.state import Run, TopicState
 from strandline.wal.reader import Reader

@@ -34,8 +34,9 @@ from strandline.settings import Settings
 from strandline.topic import identity, reopen, system
 from strandline.topic import root as root_file
 from strandline.topic.layout import Layout
+from strandline.topic.progress import Progress, silent
 from strandline.topic.rebuild import rebuilt_root
-from strandline.topic.recover import Progress, Recovered, recover
+from strandline.topic.recover import Recovered, recover
 from strandline.topic.replay import lose_tail
 from strandline.topic.rewrite import Rewriter
 from strandline.topic.root import Root
@@ -82,17 +83,13 @@ class RepairReport(msgspec.Struct, kw_only=True):
         return not self.problems
 
 
-def _silent(what: str, done: int, total: int) -> None:
-    del what, done, total
-
-
 def repair_store(
     disk: Disk,
     path: str,
     settings: Settings | None = None,
     *,
     dry_run: bool = False,
-    progress: Progress = _silent,
+    progress: Progress = silent,
     clock: Clock | None = None,
     objects: Objects | None = None,
     lake: bool = True,

@@ -23,7 +23,8 @@ from strandline.settings import Settings
 from strandline.topic import identity, scrub, system
 from strandline.topic import root as root_file
 from strandline.topic.layout import Layout
-from strandline.topic.recover import Progress, recover, uncovered
+from strandline.topic.progress import Progress, silent
+from strandline.topic.recover import recover, uncovered
 from strandline.topic.root import Root
 from strandline.topic.state import TopicState
 from strandline.topic.verify_lake import check_lake
@@ -76,15 +77,11 @@ class VerifyReport(msgspec.Struct, kw_only=True):
         return not self.problems
 
 
-def _silent(what: str, done: int, total: int) -> None:
-    del what, done, total
-
-
 def verify_store(
     disk: Disk,
     path: str,
     settings: Settings | None = None,
-    progress: Progress = _silent,
+    progress: Progress = silent,
     *,
     objects: Objects | None = None,
     lake: bool = True,
@@ -121,7 +118,7 @@ def verify_held(
     disk: Disk,
     layout: Layout,
     settings: Settings,
-    progress: Progress = _silent,
+    progress: Progress = silent,
     lake: Lake | None = None,
 ) -> VerifyReport:
     """The same for a caller that holds the lock."""
