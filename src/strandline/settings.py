@@ -162,6 +162,46 @@ class ScrubSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """A round over all files begins at most so often. An object store may charge for every one."""
 
 
+class ReservoirSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a reservoir packs, checkpoints and caches its pages."""
+
+    file_bytes: int = 64 * MIB
+    """A data file is full with so many bytes of pages. Larger: fewer requests, more memory for files
+    that are on their way, and more to download for one page."""
+
+    uploads_waiting_max: int = 4
+    """Full files in memory at most; whoever would make one more waits for the object store."""
+
+    uploads_at_once: int = 2
+    """Files that are uploaded at the same time."""
+
+    snapshot_interval: int = 20
+    """Every so many checkpoints one holds the whole table of pages. More: smaller checkpoints, a
+    longer recovery."""
+
+    keep_versions: int = 2
+    """Versions before the newest that can still be recovered. Older garbage is deleted."""
+
+    compact_share: float = 0.33
+    """A file whose live bytes are below this share of ``file_bytes`` may be rewritten; 0 rewrites
+    none. Higher: less space, more requests."""
+
+    compression: Compression = "none"
+    """``zstd`` packs each page by itself: fewer bytes stored and cached, more time for each page."""
+
+    cache_bytes: int = 10 * GIB
+    """Files kept on the local disk at most."""
+
+    downloads_at_once: int = 2
+    """Files that are downloaded into the cache at the same time."""
+
+    keep_last_versions: int = -1
+    """Older stream versions that stay beside the current one; -1 keeps all, 0 none."""
+
+    objects: ObjectSettings = ObjectSettings()
+    """How patient we are with an object store."""
+
+
 class LimitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one request may ask for."""
 

@@ -1,0 +1,39 @@
+"""What a reservoir is at one version, in memory: tables, registry, and who writes."""
+
+from __future__ import annotations
+
+import msgspec
+
+from strandline.reservoir.files import FileTable
+from strandline.reservoir.pages import PageTable
+from strandline.reservoir.registry import Row
+
+
+class State(msgspec.Struct, kw_only=True, eq=False):
+    """One version. Changed only by its writer, under the reservoir's lock."""
+
+    reservoir_id: bytes
+    version: int = 0
+    """The newest checkpoint that is durable; 0 when there is none yet."""
+    term: int = 0
+    kept_term: int = 0
+    """Objects of terms up to this one, of which the tables know nothing, are deleted by nobody."""
+    meta: bytes = b""
+    pages: PageTable
+    files: FileTable
+    rows: list[Row]
+    """The registry: checkpoints from the oldest that is kept to this version."""
+
+    @property
+    def snapshot_version(self) -> int:
+        """The newest snapshot, 0 when there is none."""
+        return max((row.version for row in self.rows if row.is_snapshot), default=0)
+
+    def since_snapshot(self) -> int:
+        """Checkpoints from the newest snapshot on, itself included."""
+        newest = self.snapshot_version
+        return sum(row.version >= newest for row in self.rows)
+
+
+def empty(reservoir_id: bytes) -> State:
+    return State(reservoir_id=reservoir_id, pages=PageTable(), files=FileTable(), rows=[])
