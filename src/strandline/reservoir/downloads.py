@@ -1,0 +1,66 @@
+"""Files out of the object store: whole and checked, or a range at a time.
+
+A file is the first bytes of its object. What arrives is not trusted: a whole file must have its
+CRC-64, and is asked for once more when it has not, because a bit may have flipped on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from strandline.env.objects import Objects
+from strandline.errors import Invalid
+from strandline.reservoir import codec, keys
+from strandline.reservoir.files import FileRef
+
+TRIES_MAX = 2
+
+
+def tries(objects: Objects, file: FileRef) -> Iterator[tuple[int, bytes | None]]:
+    """Downloads of a whole file: how many bytes came, and these if they are right. One good
+    download is the last."""
+    for _ in range(TRIES_MAX):
+        data = _prefix(objects, file)
+        right = len(data) == file.size and codec.crc64(data) == file.crc64
+        yield len(data), data if right else None
+        if right:
+            return
+
+
+def _prefix(objects: Objects, file: FileRef) -> bytes:
+    try:
+        return objects.get_range(keys.file_key(file.file_id), 0, file.size)
+    except Invalid:  # the object ends before the file does
+        return b""
+
+
+class RangeFile:
+    """A file that stays in the object store: every read is a request. Safe from many threads."""
+
+    def __init__(self, objects: Objects, file: FileRef) -> None:
+        self._objects = objects
+        self._key = keys.file_key(file.file_id)
+        self._size = file.size
+        self.path = f"{objects.name}/{self._key}"
+
+    def pread(self, size: int, offset: int) -> bytes:
+        return self.pread_many([(offset, size)])[0]
+
+    def pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Several ``(offset, size)``; near ones share a request. Nothing of any when the object
+        ends before one of them."""
+        try:
+            return self._objects.get_ranges(self._key, ranges)
+        except Invalid:
+            return [b""] * len(ranges)
+
+    def pread_into(self, target: memoryview, offset: int) -> int:
+        data = self.pread(len(target), offset)
+        target[: len(data)] = data
+        return len(data)
+
+    def size(self) -> int:
+        return self._size
+
+    def close(self) -> None:
+        """Nothing is held."""
