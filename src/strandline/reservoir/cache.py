@@ -25,11 +25,12 @@ import msgspec
 
 from strandline.env.disk import Buffer, Disk, ReadFile
 from strandline.env.objects import Objects
-from strandline.errors import Closed, StrandlineError, Unavailable
+from strandline.errors import Closed, Unavailable
 from strandline.reservoir import downloads
 from strandline.reservoir.downloads import RangeFile
 from strandline.reservoir.eviction import WEIGHT_DOWNLOADED, WEIGHT_NEW, victims
 from strandline.reservoir.files import FileRef
+from strandline.reservoir.flights import Flights
 from strandline.reservoir.open_files import LocalFile, OpenFiles
 from strandline.reservoir.shelf import Part, Shelf
 
@@ -66,8 +67,9 @@ class Cache:
     """Local copies of files. Safe from many threads.
 
     A hit takes no lock. ``_state`` guards everything else; the lock of ``OpenFiles`` may be taken
-    inside it and is the last. Downloads and the writing of files hold none; opening, naming and
-    unlinking a file are done inside ``_state``, so that index and folder say the same.
+    inside it and is the last, that of ``Flights`` is held with no other. Downloads and the writing
+    of files hold none; opening, naming and unlinking a file are done inside ``_state``, so that
+    index and folder say the same.
     """
 
     def __init__(
@@ -92,7 +94,7 @@ class Cache:
         self._reserved = 0
         self._filling = 0
         self._downloading = 0
-        self._flights: dict[int, _Flight] = {}
+        self._flights: Flights[ReadFile] = Flights()
         self._avoided: set[int] = set()
         self._closed = False
         self._count = _Counts()
@@ -197,19 +199,10 @@ class Cache:
 
     def statistics(self) -> CacheStatistics:
         with self._state:
-            count = self._count
+            counts = msgspec.structs.asdict(self._count)
+            counts["hits"] += sum(file.uses for file in self._files.values())
             return CacheStatistics(
-                files=len(self._files),
-                bytes=self._bytes,
-                bytes_max=self._bytes_max,
-                hits=count.hits + sum(file.uses for file in self._files.values()),
-                misses=count.misses,
-                downloads=count.downloads,
-                bytes_downloaded=count.bytes_downloaded,
-                evictions=count.evictions,
-                healed=count.healed,
-                bypassed=count.bypassed,
-                failures=count.failures,
+                files=len(self._files), bytes=self._bytes, bytes_max=self._bytes_max, **counts
             )
 
     def close(self) -> None:
@@ -229,37 +222,32 @@ class Cache:
             self._shelf.close()
 
     def _find_or_fetch(self, file: FileRef) -> ReadFile:
-        while True:
-            with self._state:
-                self._check_open()
-                if file.file_id in self._avoided or not 0 < file.size <= self._bytes_max:
-                    return self._bypass(file)
-                if (opened := self._reopened(file)) is not None:
-                    return opened
-                self._count.misses += 1
-                flight = self._flights.get(file.file_id)
-                if flight is None:
-                    mine = self._flights[file.file_id] = _Flight()
-            if flight is None:
-                return self._lead(file, mine)
-            flight.landed.wait()
-            if flight.error is not None:
-                raise flight.error
-            if flight.opened is not None:
-                return flight.opened
-            # The leader was interrupted: somebody else must lead.
+        found = self._find(file)
+        if found is not None:
+            return found
+        with self._state:
+            self._count.misses += 1
+        return self._flights.join(file.file_id, lambda: self._find(file) or self._fill(file))
 
-    def _lead(self, file: FileRef, flight: _Flight) -> ReadFile:
-        try:
-            flight.opened = self._fill(file)
-            return flight.opened
-        except StrandlineError as error:
-            flight.error = error
-            raise
-        finally:
-            with self._state:
-                del self._flights[file.file_id]
-            flight.landed.set()
+    def _find(self, file: FileRef) -> ReadFile | None:
+        """The file if it is here, or if it cannot be."""
+        with self._state:
+            self._check_open()
+            if file.file_id in self._avoided or not 0 < file.size <= self._bytes_max:
+                return self._bypass(file)
+            found = self._files.get(file.file_id)
+            if found is None:
+                return None
+            try:
+                opened = self._open_files.open(found)
+            except FileNotFoundError:  # somebody has tidied up
+                self._drop(found)
+                return None
+            except OSError:
+                self._count.failures += 1
+                return self._bypass(file)
+            found.uses += 1
+            return opened
 
     def _fill(self, file: FileRef) -> ReadFile:
         room = part = None
@@ -353,22 +341,6 @@ class Cache:
         self._bytes += size
         return made
 
-    def _reopened(self, file: FileRef) -> ReadFile | None:
-        """The file if it is here; in the object store while no more files can be opened."""
-        found = self._files.get(file.file_id)
-        if found is None:
-            return None
-        try:
-            opened = self._open_files.open(found)
-        except FileNotFoundError:  # somebody has tidied up
-            self._drop(found)
-            return None
-        except OSError:
-            self._count.failures += 1
-            return self._bypass(file)
-        found.uses += 1
-        return opened
-
     def _shrink(self, size: int) -> bool:
         """Give up files for so many bytes; tells whether any was."""
         gone = 0
@@ -415,27 +387,17 @@ class Cache:
             raise Closed("the cache is closed: open the reservoir again")
 
 
-class _Counts:
-    """What has happened since the cache was opened."""
+class _Counts(msgspec.Struct):
+    """What has happened since the cache was opened, but for the hits of files that are there."""
 
-    def __init__(self) -> None:
-        self.hits = 0
-        self.misses = 0
-        self.downloads = 0
-        self.bytes_downloaded = 0
-        self.evictions = 0
-        self.healed = 0
-        self.bypassed = 0
-        self.failures = 0
-
-
-class _Flight:
-    """One download that many may wait for: a file or an error, neither when it was broken off."""
-
-    def __init__(self) -> None:
-        self.landed = threading.Event()
-        self.opened: ReadFile | None = None
-        self.error: StrandlineError | None = None
+    hits: int = 0
+    misses: int = 0
+    downloads: int = 0
+    bytes_downloaded: int = 0
+    evictions: int = 0
+    healed: int = 0
+    bypassed: int = 0
+    failures: int = 0
 
 
 class _Room:

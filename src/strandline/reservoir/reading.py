@@ -110,7 +110,7 @@ class PageReader:
         try:
             if bad is not None and not isinstance(bad, RangeFile):
                 self._files.evict(file.file_id, bad)
-                again = self._files.open(file)
+                again = self._open(file)
                 data = _pread(again, place)
                 if page_checksum(data, page_id, place.file_id) == place.checksum:
                     return data

@@ -1,0 +1,291 @@
+"""Promise: bytes that fail a page's checksum are never given; a bad copy heals, and a page that is
+bad in the object store is an error that names file and page."""
+
+from __future__ import annotations
+
+import errno
+import random
+from pathlib import Path
+
+import pytest
+
+from strandline.env.disk import OsDisk
+from strandline.env.folder import FolderObjects
+from strandline.errors import Corrupt, NotFound, Unreachable
+from strandline.reservoir import codec
+from strandline.reservoir.cache import Cache
+from strandline.reservoir.open_files import DESCRIPTORS_MAX
+from strandline.reservoir.reading import PageReader
+from strandline.testing.sim_disk import SimDisk
+from strandline.testing.sim_objects import SimObjects
+from tests.unit.reservoir.cached_files import (
+    FOLDER,
+    PAGE_SIZE,
+    World,
+    damage,
+    damage_object,
+    flipped,
+    made,
+    stored,
+)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def reader(world: World) -> PageReader:
+    return PageReader(world.objects, world.cache)
+
+
+def test_pages_of_a_file_cost_one_download(world: World, reader: PageReader):
+    file = world.stored(1)
+
+    pages = [reader.read(*file.page(number)) for number in range(10)]
+
+    assert b"".join(pages) == file.data
+    assert world.gets == 1
+
+
+def test_a_flipped_bit_in_a_cached_file_heals_with_one_download(world: World, reader: PageReader):
+    for bit_of_page in range(10):
+        file = world.stored(1 + bit_of_page % 2)
+        reader.read(*file.page(0))
+        damage(world.disk, file, bit_of_page * PAGE_SIZE + bit_of_page)
+        before, healed = world.gets, world.cache.statistics().healed
+
+        pages = [reader.read(*file.page(number)) for number in range(10)]
+
+        assert b"".join(pages) == file.data
+        assert world.gets == before + 1
+        assert world.cache.statistics().healed == healed + 1
+
+
+def test_a_copy_that_is_cut_short_heals_with_one_download(world: World, reader: PageReader):
+    file = world.stored(1)
+    reader.read(*file.page(0))
+    world.disk.remove(file.path)
+    world.disk.reserve(file.path, file.ref.size)
+    world.reopened(file)
+    before = world.gets
+
+    pages = [PageReader(world.objects, world.cache).read(*file.page(n)) for n in range(10)]
+
+    assert b"".join(pages) == file.data
+    assert world.gets == before + 1
+
+
+def test_a_block_that_cannot_be_read_heals_with_one_download(world: World, reader: PageReader):
+    file = world.stored(1)
+    reader.read(*file.page(0))
+    world.disk.fail("pread", errno=errno.EIO)
+
+    page = reader.read(*file.page(3))
+
+    assert page == file.content(3)
+    assert world.gets == 2
+
+
+def test_a_local_disk_that_always_lies_cannot_make_a_read_wrong(world: World, reader: PageReader):
+    file = world.stored(1)
+
+    def lie(operation: str, path: str) -> None:
+        if operation == "open_read":
+            damage(world.disk, file, 3 * PAGE_SIZE)
+
+    world.disk.on_call = lie
+    pages = [reader.read(*file.page(3)) for _ in range(4)]
+
+    assert pages == [file.content(3)] * 4
+    assert world.cache.statistics().healed == 8
+
+
+def test_a_page_that_is_bad_in_the_store_is_an_error_that_names_file_and_page(
+    world: World, reader: PageReader
+):
+    file = world.stored(1)
+    damage_object(world.objects, file, 3 * PAGE_SIZE + 5)
+
+    with pytest.raises(Corrupt) as caught:
+        reader.read(*file.page(3))
+
+    assert "page 1003 fails its checksum" in str(caught.value)
+    assert caught.value.path == f"{world.objects.name}/{file.key}"
+    assert caught.value.offset == 3 * PAGE_SIZE
+
+
+def test_good_pages_of_a_damaged_file_are_given_and_the_file_is_not_kept(
+    world: World, reader: PageReader
+):
+    file = world.stored(1)
+    damage_object(world.objects, file, 3 * PAGE_SIZE + 5)
+
+    pages = [reader.read(*file.page(number)) for number in range(10) if number != 3]
+
+    assert pages == [file.content(number) for number in range(10) if number != 3]
+    assert world.names() == []
+
+
+def test_a_bit_that_flips_on_the_way_heals():
+    for with_cache in (True, False):
+        world = World()
+        file = world.stored(1)
+        world.objects.fail("get_ranges", how="flipped")
+
+        page = PageReader(world.objects, world.cache if with_cache else None).read(*file.page(5))
+
+        assert page == file.content(5)
+        assert world.gets == 2
+
+
+def test_a_page_of_another_file_or_of_another_id_never_passes(world: World, reader: PageReader):
+    file = world.stored(1)
+    page_id, place, ref = file.page(2)
+
+    with pytest.raises(Corrupt, match="page 1003 fails"):
+        reader.read(page_id + 1, place, ref)
+
+
+def test_an_object_that_ends_before_the_page_is_an_error_that_names_both(
+    world: World, reader: PageReader
+):
+    file = world.stored(1)
+    world.objects.put(file.key, file.data[:450])
+
+    with pytest.raises(Corrupt, match=r"page 1004 fails.*/data/0{15}1 at byte 400"):
+        reader.read(*file.page(4))
+
+    assert reader.read(*file.page(3)) == file.content(3)
+
+
+def test_a_file_that_is_gone_is_told_with_its_page():
+    for with_cache in (True, False):
+        world = World()
+        reader = PageReader(world.objects, world.cache if with_cache else None)
+
+        with pytest.raises(Corrupt, match="page 1004 cannot be read: a data file is gone") as one:
+            reader.read(*made(1).page(4))
+        with pytest.raises(Corrupt, match="a data file is gone"):
+            reader.read_many([made(1).page(4)])
+
+        assert isinstance(one.value.__cause__, NotFound)
+
+
+def test_a_cached_file_is_read_when_its_object_is_out_of_reach(world: World, reader: PageReader):
+    file, elsewhere = world.stored(1), world.stored(2)
+    reader.read(*file.page(0))
+    world.objects.cut(random.Random(0))
+
+    page = reader.read(*file.page(9))
+
+    assert page == file.content(9)
+    with pytest.raises(Unreachable):
+        reader.read(*elsewhere.page(0))
+
+
+def test_many_pages_come_in_the_order_in_which_they_were_asked_for(
+    world: World, reader: PageReader
+):
+    files = [world.stored(n) for n in (1, 2, 3)]
+    wanted = [(file, number) for file in files for number in (7, 2, 5, 2)]
+    random.Random(3).shuffle(wanted)
+
+    pages = reader.read_many([file.page(number) for file, number in wanted])
+
+    assert pages == [file.content(number) for file, number in wanted]
+    assert world.gets == 3
+    assert reader.read_many([]) == []
+
+
+def test_many_pages_without_a_cache_cost_a_request_for_each_file(world: World):
+    files = [world.stored(n) for n in (1, 2, 3)]
+
+    pages = PageReader(world.objects).read_many([f.page(n) for n in range(10) for f in files])
+
+    assert pages == [file.content(number) for number in range(10) for file in files]
+    assert world.gets == 3
+
+
+def test_many_pages_of_a_damaged_copy_heal_with_one_download(world: World, reader: PageReader):
+    file = world.stored(1)
+    reader.read(*file.page(0))
+    for number in (2, 4, 6):
+        damage(world.disk, file, number * PAGE_SIZE)
+
+    pages = reader.read_many([file.page(number) for number in range(10)])
+
+    assert b"".join(pages) == file.data
+    assert world.gets == 2
+
+
+def test_one_bad_page_among_many_is_named(world: World):
+    file = world.stored(1)
+    damage_object(world.objects, file, 3 * PAGE_SIZE)
+
+    with pytest.raises(Corrupt, match="page 1003"):
+        PageReader(world.objects).read_many([file.page(number) for number in range(10)])
+
+
+def test_a_folder_of_this_machine_is_read_without_requests(data_dir: str):
+    objects = FolderObjects(data_dir, OsDisk())
+    files = [stored(objects, n, pages=2) for n in range(1, 3 * DESCRIPTORS_MAX)]
+    reader = PageReader(objects)
+
+    for _ in range(2):
+        assert [reader.read(*file.page(1)) for file in files] == [f.content(1) for f in files]
+
+    descriptors = [link.resolve() for link in Path("/proc/self/fd").iterdir()]
+    assert sum(data_dir in str(path) for path in descriptors) <= DESCRIPTORS_MAX
+    reader.close()
+
+
+def test_damage_in_a_folder_of_this_machine_is_told_or_read_anew(data_dir: str):
+    objects = FolderObjects(data_dir, OsDisk())
+    file = stored(objects, 1)
+    path = Path(data_dir, file.key)
+    reader = PageReader(objects)
+    reader.read(*file.page(0))
+    path.rename(path.with_name("before"))
+    path.with_name("before").write_bytes(flipped(file.data, 0))
+
+    with pytest.raises(Corrupt, match="a data file is gone"):
+        reader.read(*file.page(0))
+    path.write_bytes(flipped(file.data, PAGE_SIZE))
+    page = reader.read(*file.page(0))
+    with pytest.raises(Corrupt, match="page 1001 fails"):
+        reader.read(*file.page(1))
+    path.unlink()
+    stored(objects, 1)
+
+    assert page == file.content(0)
+    assert reader.read_many([file.page(1), file.page(0)]) == [file.content(1), file.content(0)]
+    reader.close()
+
+
+def test_a_power_loss_in_the_cache_costs_downloads_and_nothing_else(world: World):
+    files = [world.stored(n, pages=30) for n in (1, 2)]
+    reader = PageReader(world.objects, Cache("/cache/b", world.disk, world.objects, bytes_max=9000))
+    for file in files:
+        reader.read(*file.page(0))
+
+    for disk in world.disk.crash_states(limit=64, rng=random.Random(1)):
+        cache = Cache("/cache/b", disk, world.objects, bytes_max=9000)
+        cache.adopt(file.ref for file in files)
+        after = PageReader(world.objects, cache)
+        for file in files:
+            pages = after.read_many([file.page(number) for number in range(30)])
+            assert b"".join(pages) == file.data
+        assert cache.statistics().downloads <= 2
+
+
+def test_a_page_without_bytes_is_read():
+    for objects in (SimObjects(), FolderObjects("/lake", SimDisk())):
+        cache = Cache(FOLDER, SimDisk(), objects, bytes_max=1000)
+        file = stored(objects, 1)
+        page_id, place, ref = file.page(4)
+        empty = place._replace(size=0, checksum=codec.page_checksum(b"", page_id, ref.file_id))
+
+        for reader in (PageReader(objects), PageReader(objects, cache)):
+            assert reader.read(page_id, empty, ref) == b""
