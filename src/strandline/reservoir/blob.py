@@ -1,6 +1,7 @@
 """Pages packed into one file, in memory until it is stored.
 
-A ``Blob`` never changes. Its pages are read from it while it is on its way; then its memory goes.
+Its pages are read from it while it is on its way; when it is stored it drops its bytes, and what is
+left tells where the pages are.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from strandline.reservoir.pages import ROW, Rows
 
 
 class Blob:
-    """A full file. Immutable; safe from many threads."""
+    """A full file. Nothing but ``drop`` changes it."""
 
     __slots__ = ("content", "entry", "ids", "rows")
 
@@ -46,5 +47,6 @@ class Blob:
     def file_id(self) -> int:
         return self.entry.ref.file_id
 
-    def page(self, offset: int, size: int) -> bytes:
-        return self.content[offset : offset + size]
+    def drop(self) -> None:
+        """The object store has the bytes. Whoever reads them here holds them by ``content``."""
+        self.content = b""

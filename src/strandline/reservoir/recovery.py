@@ -4,10 +4,11 @@
 2. Fetch the end of the newest: footer, registry, and mostly the checkpoint itself.
 3. Fetch the checkpoints since the last snapshot, each exactly its bytes, as the registry says.
 
-What fails a checksum, is cut short or missing, or has a valid content that belongs elsewhere (another
-version, another reservoir, an older copy: its checksum is not the one that the registry has) is
-fetched once more, since a bit may flip on the way. Then the version before is tried, and the answer
-says which were passed over and why. An object store that does not answer is no damage: it raises.
+What fails a checksum, is cut short or missing, or has a valid content that belongs elsewhere
+(another version, another reservoir, an older copy: its checksum is not the one that the registry
+has) is fetched once more, since a bit may flip on the way. Then the version before is tried, and
+the answer says which were passed over and why. An object store that does not answer is no damage:
+it raises.
 
 Nothing is changed here. Where there are data files but no checkpoint, or checkpoints but none that
 can be read, this is not an empty reservoir, and it is not opened as one.
@@ -16,6 +17,7 @@ can be read, this is not an empty reservoir, and it is not opened as one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -42,6 +44,8 @@ class Found(msgspec.Struct, kw_only=True, eq=False):
 
     state: State | None
     """None when there is nothing at all."""
+    version: int = 0
+    """The version that was put together, 0 for none."""
     passed_over: tuple[str, ...] = ()
     """Newer versions that could not be read, and why."""
     newest: int = 0
@@ -62,8 +66,11 @@ class Found(msgspec.Struct, kw_only=True, eq=False):
         return file_id in self.data_files
 
 
-def recover(objects: Objects, version: int | None = None) -> Found:
-    """The newest version that is whole, or exactly the one that is named."""
+def recover(objects: Objects, version: int | None = None, *, at_least: int = 0) -> Found:
+    """The newest version that is whole, or exactly the one that is named.
+
+    A version is there as ``at_least`` says, though the listing may not show it yet.
+    """
     listed: dict[int, int] = {}
     data_files = set()
     for info in objects.list():
@@ -71,6 +78,12 @@ def recover(objects: Objects, version: int | None = None) -> Found:
             listed[number] = info.size
         elif (file_id := keys.file_of(info.key)) is not None:
             data_files.add(file_id)
+    while at_least > max(listed, default=0):
+        try:
+            listed[at_least] = objects.head(keys.checkpoint_key(at_least)).size
+        except NotFound:
+            break
+        at_least += 1
     if version is not None and version not in listed:
         there = ", ".join(map(str, sorted(listed)[-5:])) or "none"
         raise Invalid(f"{objects.name} has no version {version}: the newest are {there}")
@@ -83,6 +96,7 @@ def recover(objects: Objects, version: int | None = None) -> Found:
     found, passed_over = _newest_whole(objects, listed, version)
     return Found(
         state=found,
+        version=0 if found is None else found.version,
         passed_over=tuple(passed_over),
         newest=max(listed, default=0),
         checkpoints=frozenset(listed),
@@ -114,10 +128,8 @@ def load(objects: Objects, version: int, size: int) -> State:
     chain = registry.chain(rows)
     found: list[Checkpoint] = []
     for row in chain:
-        if row.version == version and own is not None:
-            part = own
-        else:
-            part = _again(lambda row=row: _read_checkpoint(objects, row, footer.reservoir_id))
+        part = own if row.version == version else None
+        part = part or _again(partial(_read_checkpoint, objects, row, footer.reservoir_id))
         if found and part.previous != found[-1].version:
             raise _foreign(objects, row.version, f"it follows version {part.previous}")
         found.append(part)
@@ -146,9 +158,7 @@ def _read_end(
         tail = objects.get_range(key, start, size - start)
     stored = tail[footer.registry_offset - start : -FOOTER_SIZE]
     if crc64(stored) != footer.registry_crc:
-        raise Corrupt(
-            "a registry fails its checksum", path=label, offset=footer.registry_offset
-        )
+        raise Corrupt("a registry fails its checksum", path=label, offset=footer.registry_offset)
     rows = registry.decode(stored, label)
     if not rows or rows[-1].version != version or not any(row.is_snapshot for row in rows):
         raise _foreign(objects, version, "its registry is of another one")

@@ -1,0 +1,102 @@
+"""Files with little left in them are rewritten: which ones, and how their pages move.
+
+The choice is that of a patient packer. A file is worth a look when its live bytes are less than a
+share of a full one. Such files are gathered until they would fill a new file; what is gathered but
+fills none is rewritten only when it is many files, or at least half of a full one.
+
+Not touched are files of this checkpoint, and bundles that no snapshot covers yet: their objects are
+needed for their checkpoints. A file with nothing alive is not read at all.
+
+Pages are copied only when the whole file is what the checkpoint lists (CRC-64) and each page passes
+its own checksum. A file that fails stays as it is: nothing is lost by not rewriting it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+
+import numpy as np
+
+from strandline.env.objects import Objects
+from strandline.errors import Corrupt, Invalid
+from strandline.reservoir import codec, keys
+from strandline.reservoir.cache import Cache
+from strandline.reservoir.files import FileEntry, FileRef
+from strandline.reservoir.packing import pack, unpack
+from strandline.reservoir.pool import Pool
+
+LEFT_OVER_MAX = 5
+"""More files than this are rewritten although they do not fill one."""
+
+
+def is_movable(entry: FileEntry, version: int, snapshot_version: int) -> bool:
+    """Whether a file can be left behind by the checkpoint of this version."""
+    file_id = entry.ref.file_id
+    if entry.added_at >= version:
+        return False
+    return not keys.is_bundle(file_id) or keys.bundle_version(file_id) < snapshot_version
+
+
+def pick(
+    entries: Iterable[FileEntry], *, file_bytes: int, share: float, waiting_bytes: int
+) -> list[FileEntry]:
+    """The files to rewrite, of those that can be left behind and have something alive."""
+    chosen: list[FileEntry] = []
+    maybe: list[FileEntry] = []
+    total = waiting_bytes
+    for entry in entries:
+        if entry.live_bytes >= share * file_bytes:
+            continue
+        maybe.append(entry)
+        total += entry.live_bytes
+        if total >= file_bytes:
+            chosen += maybe
+            maybe, total = [], 0
+    half = total >= file_bytes / 2 and (not chosen or len(maybe) > 1)
+    if len(maybe) > LEFT_OVER_MAX or (maybe and half):
+        chosen += maybe
+    return chosen
+
+
+def fetch(objects: Objects, cache: Cache | None, ref: FileRef) -> bytes:
+    """A whole file: from the cache if it is there and good, which is not filled with it."""
+    local = None if cache is None else cache.peek(ref.file_id)
+    if cache is not None and local is not None:
+        with contextlib.suppress(OSError):  # a bad block: the object store has it too
+            data = local.pread(ref.size, 0)
+            if codec.crc64(data) == ref.crc64:
+                return data
+        cache.evict(ref.file_id, local)
+    key = keys.file_key(ref.file_id)
+    try:
+        data = objects.get_range(key, 0, ref.size)
+        # A bit may flip on the way: only two bad answers are believed.
+        return data if codec.crc64(data) == ref.crc64 else objects.get_range(key, 0, ref.size)
+    except Invalid as error:
+        raise Corrupt(
+            f"a data file is cut short ({error})", path=f"{objects.name}/{key}"
+        ) from error
+
+
+def move(pool: Pool, ref: FileRef, data: bytes) -> None:
+    """Commit the live pages of a file again, so that they get a new one. Raises ``Corrupt``."""
+    label = keys.file_key(ref.file_id)
+    identity = pool.state.reservoir_id
+    codec.check_file(data, label, reservoir_id=identity, file_id=ref.file_id, crc=ref.crc64)
+    _, ids, offsets = codec.decode_index(data, label)
+    with pool.lock:
+        rows = pool.state.pages.find_many(ids)
+    here = (rows["file_id"] == ref.file_id) & (rows["offset"] == offsets[:-1])
+    moved: dict[int, bytes] = {}
+    for at in np.flatnonzero(here).tolist():
+        page_id = int(ids[at])
+        if pool.is_waiting(page_id):
+            continue  # a newer one is on its way
+        stored = data[offsets[at] : offsets[at + 1]]
+        if codec.page_checksum(stored, page_id, ref.file_id) != rows[at]["checksum"]:
+            raise Corrupt(f"page {page_id} fails its checksum", path=label, offset=int(offsets[at]))
+        if ref.flags & codec.FLAG_ZSTD != pool.flags:
+            stored = pack(unpack(stored, ref.flags, page_id), pool.flags)
+        moved[page_id] = stored
+    pool.add(moved)

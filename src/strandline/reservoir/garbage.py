@@ -1,0 +1,72 @@
+"""What may be deleted, and when. Pure.
+
+A file without live pages is kept for as long as a version that can still be recovered may point
+into it; so is a checkpoint that such a version is put together from. A bundle is both, and goes
+when it is neither.
+
+Objects that the tables do not know are left over from a writer that died, or was fenced, in the
+middle. The next opening deletes them: unless it had to pass over a damaged version, to which they
+may belong. Then nothing is deleted in that opening, and those objects never, but by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from strandline.reservoir import keys
+from strandline.reservoir.compaction import is_movable
+from strandline.reservoir.registry import Row
+from strandline.reservoir.state import State
+
+
+def dead_files(state: State, version: int) -> list[int]:
+    """Files that nothing alive is in, and that the checkpoint of this version may leave behind."""
+    return [
+        file_id
+        for file_id, entry in state.files.live.items()
+        if entry.is_dead and is_movable(entry, version, state.snapshot_version)
+    ]
+
+
+def old_files(state: State, keep_versions: int) -> list[int]:
+    """Garbage that no version needs any more that can be recovered."""
+    oldest = state.version - keep_versions
+    first_row = state.rows[0].version
+    return [
+        file_id
+        for file_id, deleted_at in state.files.garbage.items()
+        if deleted_at < oldest
+        and not (keys.is_bundle(file_id) and keys.bundle_version(file_id) >= first_row)
+    ]
+
+
+def old_checkpoints(state: State, dropped: Iterable[Row]) -> list[int]:
+    """Versions that have left the registry and whose objects hold no page that is still needed."""
+    return [row.version for row in dropped if not _holds_pages(state, row.version)]
+
+
+def left_overs(
+    state: State, checkpoints: Iterable[int], data_files: Iterable[int]
+) -> tuple[list[int], list[int]]:
+    """Listed objects that the tables do not know: versions of checkpoints, and data files."""
+    known = {row.version for row in state.rows}
+    versions = [
+        version
+        for version in checkpoints
+        if state.kept_term < version < state.version
+        and version not in known
+        and not _holds_pages(state, version)
+    ]
+    files = [
+        file_id
+        for file_id in data_files
+        if state.kept_term < keys.term_of(file_id) < state.term
+        and file_id not in state.files.live
+        and file_id not in state.files.garbage
+    ]
+    return versions, files
+
+
+def _holds_pages(state: State, version: int) -> bool:
+    file_id = keys.bundle_id(version)
+    return file_id in state.files.live or file_id in state.files.garbage

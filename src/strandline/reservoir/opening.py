@@ -1,0 +1,81 @@
+"""Taking a reservoir over: whoever opens it for writing makes a version of his own at once.
+
+It is an empty step that carries on what was there, created where nothing is. So whoever had the
+reservoir open before is fenced: his next checkpoint finds the name taken. The number of this
+version is the term, and files carry it: what an older writer still uploads has names of its own,
+and is deleted by a later opening.
+
+An older version that is opened by its number becomes the newest in the same way; the versions in
+between are left behind. After a damaged version was passed over the new one tells that what exists
+now is deleted by nobody (``garbage.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from strandline.env.clock import Clock
+from strandline.env.objects import Objects
+from strandline.errors import AlreadyThere, Conflict, NotFound
+from strandline.reservoir import keys, recovery, state
+from strandline.reservoir.checkpointing import Checkpointer
+from strandline.reservoir.recovery import Found
+from strandline.reservoir.state import State
+from strandline.settings import ReservoirSettings
+
+TRIES = 16
+
+
+def open_state(
+    objects: Objects,
+    *,
+    at: int | None,
+    readonly: bool,
+    settings: ReservoirSettings,
+    new_id: Callable[[], bytes],
+    clock: Clock,
+) -> tuple[State, Checkpointer, Found]:
+    """The state to go on from, whoever writes its versions, and how it was found."""
+    taken = 0
+    for _ in range(TRIES):
+        found = recovery.recover(objects, at, at_least=taken)
+        if at is not None and (gone := [each for each in found.missing if _is_gone(objects, each)]):
+            raise NotFound(
+                f"version {at} cannot be recovered any more: {len(gone)} of its files are deleted; "
+                "a larger keep_versions keeps more"
+            )
+        if readonly and found.state is None:
+            raise NotFound(f"there is no reservoir in {objects.name}: open it for writing first")
+        made = found.state or state.empty(new_id())
+        checkpointer = Checkpointer(
+            objects,
+            made,
+            writer_id=new_id(),
+            snapshot_interval=settings.snapshot_interval,
+            keep_versions=settings.keep_versions,
+        )
+        if readonly or _take_over(checkpointer, made, found, clock):
+            return made, checkpointer, found
+        taken = found.newest + 1
+    raise Conflict(f"others keep opening {objects.name}: find out who, then try again")
+
+
+def _take_over(checkpointer: Checkpointer, made: State, found: Found, clock: Clock) -> bool:
+    """Whether the next version became ours. If not, somebody came first, or the list was late."""
+    made.term = version = found.newest + 1
+    if found.passed_over:
+        made.kept_term = version
+    try:
+        checkpointer.create(checkpointer.encode(version, meta=made.meta, now_us=clock.now_us()))
+    except AlreadyThere:
+        return False
+    return True
+
+
+def _is_gone(objects: Objects, file_id: int) -> bool:
+    """Whether a file that is not listed is not there either: a listing may be late."""
+    try:
+        objects.head(keys.file_key(file_id))
+    except NotFound:
+        return True
+    return False

@@ -1,0 +1,252 @@
+"""What sessions share: the tables, pages that are in no file yet, and files on their way.
+
+A committed page is in one of three places, and a reader asks in this order:
+
+    waiting     committed, in no file yet: leftovers of many sessions, which share a file
+    table       its file is on its way (``flying``, in memory) or in the object store
+
+Full files of a session go their way before the session commits; the table learns of their pages
+when it does. Two locks: ``committing`` is held by a commit and by a whole checkpoint, so a commit
+is in one checkpoint or in the next, whole. ``lock`` is held for moments, inside it or alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from strandline.errors import Conflict, Corrupt, StrandlineError
+from strandline.reservoir import keys
+from strandline.reservoir.blob import Blob
+from strandline.reservoir.codec import FLAG_ZSTD
+from strandline.reservoir.files import FileRef
+from strandline.reservoir.packing import unpack
+from strandline.reservoir.pages import Place
+from strandline.reservoir.reading import PageReader
+from strandline.reservoir.state import State
+from strandline.reservoir.uploads import Uploads
+from strandline.settings import ReservoirSettings
+
+
+class Pool:
+    """Safe from many threads."""
+
+    def __init__(
+        self, state: State, reader: PageReader, uploads: Uploads, settings: ReservoirSettings
+    ) -> None:
+        self.state = state
+        self.uploads = uploads
+        self.committing = threading.RLock()
+        self.file_bytes = settings.file_bytes
+        self.flags = FLAG_ZSTD if settings.compression == "zstd" else 0
+        self.failure: StrandlineError | None = None
+        """Why nothing can be written any more."""
+        self.placed = 0
+        """Data files with committed pages since the last checkpoint."""
+        self.abandoned: list[int] = []
+        """Files that were sent and that no commit lists."""
+        self.next_version = state.version + 1
+        """The checkpoint that will list what is committed now."""
+        self._reader = reader
+        self.lock = threading.Lock()
+        self._waiting: dict[int, bytes] = {}
+        self._waiting_bytes = 0
+        self._flying: dict[int, Blob] = {}
+        self._numbers = itertools.count()
+        self._owners: dict[int, int] = {}
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self._waiting_bytes
+
+    def __len__(self) -> int:
+        """Committed pages."""
+        with self.lock:
+            new = sum(self.state.pages.find(page_id) is None for page_id in self._waiting)
+            return len(self.state.pages) + new
+
+    def check(self) -> None:
+        """Raise when nothing can be written any more."""
+        if self.failure is not None:
+            raise self.failure
+
+    def read(self, page_id: int) -> bytes | None:
+        """A committed page, None when there is none."""
+        tried: Place | None = None
+        while True:
+            with self.lock:
+                stored = self._waiting.get(page_id)
+                if stored is not None:
+                    return unpack(stored, self.flags, page_id)
+                place = self.state.pages.find(page_id)
+                if place is None:
+                    return None
+                ref = self.state.files.live[place.file_id].ref
+                blob = self._flying.get(place.file_id)
+                content = b"" if blob is None else blob.content
+            try:
+                return self._page(page_id, place, ref, content)
+            except Corrupt:
+                if place == tried:
+                    raise
+                tried = place  # meanwhile it may have been moved, and its old file deleted
+
+    def read_sent(self, page_id: int, blob: Blob, at: int) -> bytes:
+        """A page of a file that a session has sent and not committed."""
+        with self.lock:
+            content = blob.content
+        return self._page(page_id, Place._make(blob.rows[at].tolist()), blob.entry.ref, content)
+
+    def claim(self, page_ids: Sequence[int], session: int) -> None:
+        """Pages with changes that are not committed belong to one session."""
+        owners = self._owners
+        with self.lock:
+            for page_id in page_ids:
+                owner = owners.get(page_id, session)
+                if owner != session:
+                    raise Conflict(
+                        f"page {page_id} has changes of session {owner} that are not committed: a "
+                        "page belongs to one session at a time"
+                    )
+            owners.update(dict.fromkeys(page_ids, session))
+
+    def disown(self, page_ids: Iterable[int]) -> None:
+        for page_id in page_ids:
+            self._owners.pop(page_id, None)
+
+    def send(self, pages: Mapping[int, bytes]) -> Blob:
+        """Send a full file on its way; its pages are not in the table yet."""
+        self.check()
+        self.uploads.reserve()
+        try:
+            with self.lock:
+                number, version = next(self._numbers), self.next_version
+            file_id = keys.data_file_id(self.state.term, number)
+            blob = self._blob(pages, file_id, version)
+        except BaseException:
+            self.uploads.release()
+            raise
+        with self.lock:
+            self._flying[file_id] = blob
+        self.uploads.send(blob)
+        return blob
+
+    def stored(self, file_id: int) -> None:
+        """The object store has the file: its memory can go."""
+        with self.lock:
+            blob = self._flying.pop(file_id, None)
+            if blob is not None:
+                blob.drop()
+
+    def is_flying(self, file_id: int) -> bool:
+        return file_id in self._flying
+
+    def commit(
+        self, sent: Sequence[Blob], rest: Mapping[int, bytes], deleted: Iterable[int]
+    ) -> None:
+        """Show a session's changes to everybody: full files, leftovers, and what is no more.
+
+        What can fail comes first: once something is shown, all of it is.
+        """
+        with self.committing:
+            self.check()
+            self.send_full()
+            with self.lock:
+                for blob in sent:
+                    blob.entry.added_at = self.next_version
+                    self._place(blob)
+                self._remove(deleted)
+                self._wait(rest)
+
+    def add(self, pages: Mapping[int, bytes]) -> None:
+        """Committed pages that are to have a new file: a compaction's."""
+        with self.lock:
+            self._wait(pages)
+        self.send_full()
+
+    def send_full(self) -> None:
+        """Send the pages that wait, as long as they fill files."""
+        while self._waiting_bytes >= self.file_bytes:
+            chosen, size = {}, 0
+            for page_id, stored in self._waiting.items():
+                chosen[page_id] = stored
+                size += len(stored)
+                if size >= self.file_bytes:
+                    break
+            self._send_waiting(chosen)
+
+    def flush(self) -> None:
+        """Send the pages that wait, full file or not."""
+        self.send_full()
+        if self._waiting:
+            self._send_waiting(self._waiting)
+
+    def bundle(self, version: int) -> Blob:
+        """The pages that wait, as the first part of a checkpoint's object."""
+        blob = self._blob(self._waiting, keys.bundle_id(version), version)
+        with self.lock:
+            self._flying[blob.file_id] = blob
+            self._place(blob)
+        return blob
+
+    def is_waiting(self, page_id: int) -> bool:
+        return page_id in self._waiting
+
+    def waiting_ids(self) -> list[int]:
+        return list(self._waiting)
+
+    def abandon(self, blobs: Iterable[Blob]) -> None:
+        """Files of a session that has thought better of it."""
+        with self.lock:
+            self.abandoned += [blob.file_id for blob in blobs]
+
+    def _send_waiting(self, pages: Mapping[int, bytes]) -> None:
+        blob = self.send(pages)
+        with self.lock:
+            self._place(blob)
+
+    def _wait(self, pages: Mapping[int, bytes]) -> None:
+        before = self._waiting.get
+        self._waiting_bytes += sum(map(len, pages.values()))
+        self._waiting_bytes -= sum(len(before(page_id, b"")) for page_id in pages)
+        self._waiting.update(pages)
+
+    def _page(self, page_id: int, place: Place, ref: FileRef, content: bytes) -> bytes:
+        if content:
+            stored = content[place.offset : place.offset + place.size]
+        else:
+            stored = self._reader.read(page_id, place, ref)
+        return unpack(stored, ref.flags, page_id)
+
+    def _blob(self, pages: Mapping[int, bytes], file_id: int, version: int) -> Blob:
+        return Blob(
+            pages,
+            reservoir_id=self.state.reservoir_id,
+            file_id=file_id,
+            version=version,
+            flags=self.flags,
+        )
+
+    def _place(self, blob: Blob) -> None:
+        """Put the pages of a file into the table, in place of where they were."""
+        old = self.state.pages.put(blob.ids, blob.rows)
+        self.state.files.add(blob.entry)
+        self.state.files.kill(old["file_id"], old["size"])
+        self.placed += not keys.is_bundle(blob.file_id)
+        if self._waiting:
+            for page_id in blob.ids.tolist():
+                stored = self._waiting.pop(page_id, None)
+                if stored is not None:
+                    self._waiting_bytes -= len(stored)
+
+    def _remove(self, page_ids: Iterable[int]) -> None:
+        gone = np.unique(np.fromiter(page_ids, dtype="<i8"))
+        for page_id in gone.tolist():
+            stored = self._waiting.pop(page_id, None)
+            if stored is not None:
+                self._waiting_bytes -= len(stored)
+        old = self.state.pages.remove(gone)
+        self.state.files.kill(old["file_id"], old["size"])

@@ -1,0 +1,317 @@
+"""A reservoir: opens, wires, checkpoints, closes. The rules are in the modules of their names.
+
+A checkpoint: rewrite files with little left, send or bundle the pages that wait, wait for all
+files, create the version's object, then delete what is old. Up to the object nothing is visible;
+after it everything is. When it fails nothing is lost: call it again.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+
+import msgspec
+
+from strandline.env.clock import Clock, SystemClock
+from strandline.env.disk import Disk, OsDisk
+from strandline.env.objects import Objects
+from strandline.errors import Closed, Conflict, Corrupt, Fenced, NotFound
+from strandline.jobs import Job
+from strandline.reservoir import compaction, garbage, keys, opening, recovery
+from strandline.reservoir.blob import Blob
+from strandline.reservoir.cache import Cache
+from strandline.reservoir.checkpointing import Pending
+from strandline.reservoir.pool import Pool
+from strandline.reservoir.reading import PageReader
+from strandline.reservoir.recovery import Found
+from strandline.reservoir.session import Session
+from strandline.reservoir.uploads import Uploads
+from strandline.settings import ReservoirSettings
+
+EVICTION_INTERVAL_S = 5.0
+
+
+class Recovered(msgspec.Struct, frozen=True, kw_only=True):
+    """How the reservoir was found when it was opened."""
+
+    version: int
+    """The version whose pages it has; 0 for none."""
+    passed_over: tuple[str, ...]
+    """Newer versions that could not be read, and why. Then nothing is deleted in this opening."""
+    missing: tuple[int, ...]
+    """Files with live pages that are not there; reading those pages fails."""
+    left_over: int
+    """Objects of writers that died, deleted at opening."""
+
+
+class ReservoirStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """How much there is, and how much of it is alive."""
+
+    version: int
+    pages: int
+    files: int
+    file_bytes: int
+    dead_bytes: int
+    garbage_files: int
+    waiting_bytes: int
+    damaged_files: tuple[int, ...]
+    """Files that a compaction could not copy; their pages are where they were."""
+
+
+class Reservoir:
+    """An opened reservoir. Sessions are for one thread each; the rest is safe from many."""
+
+    def __init__(
+        self,
+        objects: Objects,
+        *,
+        settings: ReservoirSettings | None = None,
+        at: int | None = None,
+        readonly: bool = False,
+        cache_folder: str | None = None,
+        disk: Disk | None = None,
+        clock: Clock | None = None,
+        start_jobs: bool = True,
+    ) -> None:
+        self._objects = objects
+        self._settings = settings or ReservoirSettings()
+        self._clock = clock or SystemClock()
+        self._disk = disk or OsDisk()
+        self._readonly = readonly
+        self._sessions = itertools.count(1)
+        self._damaged: set[int] = set()
+        self._closed = False
+        opened = opening.open_state(
+            objects,
+            at=at,
+            readonly=readonly,
+            settings=self._settings,
+            new_id=self._disk.random_id,
+            clock=self._clock,
+        )
+        self._state, self._checkpointer, found = opened
+        self._cache = self._open_cache(cache_folder)
+        self._reader = PageReader(objects, self._cache)
+        self._uploads = Uploads(
+            self._store,
+            waiting_max=self._settings.uploads_waiting_max,
+            at_once=self._settings.uploads_at_once,
+        )
+        self._pool = Pool(self._state, self._reader, self._uploads, self._settings)
+        self._quarantined = bool(found.passed_over)
+        if readonly:
+            self._pool.failure = Conflict("this reservoir is open for reading only")
+        self.recovered = Recovered(
+            version=found.version,
+            passed_over=found.passed_over,
+            missing=tuple(found.missing),
+            left_over=0 if readonly or self._quarantined else self._sweep(found),
+        )
+        self._job = self._start_eviction() if start_jobs and self._cache is not None else None
+
+    @property
+    def id(self) -> str:
+        return self._state.reservoir_id.hex()
+
+    @property
+    def version(self) -> int:
+        """The newest checkpoint."""
+        return self._state.version
+
+    @property
+    def meta(self) -> bytes:
+        """What the newest checkpoint was given to carry."""
+        return self._state.meta
+
+    @property
+    def cache(self) -> Cache | None:
+        return self._cache
+
+    def __len__(self) -> int:
+        """Committed pages."""
+        return len(self._pool)
+
+    def session(self) -> Session:
+        """A session of its own for the calling thread."""
+        self._check_open()
+        return Session(self._pool, next(self._sessions))
+
+    def read(self, page_id: int) -> bytes | None:
+        """A committed page, None when there is none."""
+        return self._pool.read(page_id)
+
+    def checkpoint(self, meta: bytes = b"") -> int:
+        """Make everything durable that is committed; the new version. ``meta`` goes with it."""
+        pool = self._pool
+        with pool.committing:
+            self._check_open()
+            pool.check()
+            self._settle()
+            version = pool.next_version
+            self._compact(version)
+            with pool.lock:
+                self._state.files.bury(garbage.dead_files(self._state, version), version)
+            bundle = self._bundle_or_flush(version)
+            self._uploads.finish()
+            with pool.lock:
+                now_us = self._clock.now_us()
+                self._checkpointer.pending = self._checkpointer.encode(
+                    version, meta=meta, now_us=now_us, bundle=bundle
+                )
+                self._state.pages.checkpointed()
+                self._state.files.checkpointed()
+                pool.next_version, pool.placed = version + 1, 0
+            self._settle()
+            return version
+
+    def reset(self) -> None:
+        """Delete every page. Durable with the next checkpoint."""
+        with self._pool.committing, self._pool.lock:
+            ids, _ = self._state.pages.everything()
+            every = [*ids.tolist(), *self._pool.waiting_ids()]
+        self._pool.commit([], {}, every)
+
+    def clean(self) -> int:
+        """Delete what was set aside because a damaged version may have needed it; how much."""
+        with self._pool.committing:
+            self._pool.check()
+            found = recovery.recover(self._objects)
+            self._state.kept_term, self._quarantined = 0, False
+            return self._sweep(found)
+
+    def statistics(self) -> ReservoirStatistics:
+        with self._pool.lock:
+            live = list(self._state.files.live.values())
+            pages, garbage_files = len(self._state.pages), len(self._state.files.garbage)
+        return ReservoirStatistics(
+            version=self._state.version,
+            pages=pages,
+            files=len(live),
+            file_bytes=sum(entry.ref.size for entry in live),
+            dead_bytes=sum(entry.dead_bytes for entry in live),
+            garbage_files=garbage_files,
+            waiting_bytes=self._pool.waiting_bytes,
+            damaged_files=tuple(sorted(self._damaged)),
+        )
+
+    def close(self) -> None:
+        """Let go of everything. What is not in a checkpoint is gone."""
+        if self._closed:
+            return
+        self._closed = True
+        self._pool.failure = self._pool.failure or Closed("this reservoir is closed: open it again")
+        if self._job is not None:
+            self._job.stop()
+        self._uploads.close()
+        self._reader.close()
+        if self._cache is not None:
+            self._cache.close()
+        self._objects.close()
+
+    def __enter__(self) -> Reservoir:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open_cache(self, folder: str | None) -> Cache | None:
+        if folder is None:
+            return None
+        cache = Cache(
+            f"{folder}/{self._state.reservoir_id.hex()}",
+            self._disk,
+            self._objects,
+            bytes_max=self._settings.cache_bytes,
+            downloads_max=self._settings.downloads_at_once,
+        )
+        cache.adopt(entry.ref for entry in self._state.files.live.values())
+        return cache
+
+    def _start_eviction(self) -> Job:
+        assert self._cache is not None
+        job = Job(
+            "reservoir-cache",
+            self._cache.run_once,
+            self._clock,
+            interval_s=EVICTION_INTERVAL_S,
+            on_death=lambda reason: None,  # a cache that is too full costs space, nothing else
+        )
+        job.start()
+        return job
+
+    def _store(self, blob: Blob) -> None:
+        self._objects.put(keys.file_key(blob.file_id), blob.content)
+        self._stored(blob)
+
+    def _stored(self, blob: Blob) -> None:
+        if self._cache is not None:
+            self._cache.add(blob.entry.ref, [blob.content])
+        self._pool.stored(blob.file_id)
+
+    def _bundle_or_flush(self, version: int) -> Blob | None:
+        """Pages that wait become part of the checkpoint when they are all that there is."""
+        pool = self._pool
+        pool.send_full()
+        if pool.placed or not pool.waiting_bytes:
+            pool.flush()
+            return None
+        return pool.bundle(version)
+
+    def _compact(self, version: int) -> None:
+        settings, made = self._settings, self._state
+        movable = [
+            entry
+            for entry in made.files.live.values()
+            if compaction.is_movable(entry, version, made.snapshot_version)
+            and not entry.is_dead
+            and entry.ref.file_id not in self._damaged
+        ]
+        for entry in compaction.pick(
+            movable,
+            file_bytes=settings.file_bytes,
+            share=settings.compact_share,
+            waiting_bytes=self._pool.waiting_bytes,
+        ):
+            try:
+                data = compaction.fetch(self._objects, self._cache, entry.ref)
+                compaction.move(self._pool, entry.ref, data)
+            except (Corrupt, NotFound):
+                self._damaged.add(entry.ref.file_id)
+
+    def _settle(self) -> None:
+        try:
+            self._checkpointer.settle(self._settled)
+        except Fenced as error:
+            self._pool.failure = error
+            raise
+
+    def _settled(self, pending: Pending) -> None:
+        if pending.bundle is not None:
+            self._stored(pending.bundle)
+        if self._quarantined:
+            return
+        files = garbage.old_files(self._state, self._settings.keep_versions)
+        abandoned = [
+            file_id for file_id in self._pool.abandoned if not self._pool.is_flying(file_id)
+        ]
+        self._delete(garbage.old_checkpoints(self._state, pending.dropped), [*files, *abandoned])
+        with self._pool.lock:
+            self._state.files.forget(files)
+            self._pool.abandoned = [each for each in self._pool.abandoned if each not in abandoned]
+
+    def _sweep(self, found: Found) -> int:
+        versions, files = garbage.left_overs(self._state, found.checkpoints, found.data_files)
+        self._delete(versions, files)
+        return len(versions) + len(files)
+
+    def _delete(self, versions: Iterable[int], files: Iterable[int]) -> None:
+        doomed = [keys.checkpoint_key(version) for version in versions]
+        doomed += [keys.file_key(file_id) for file_id in files]
+        if doomed:
+            self._objects.delete(doomed)
+        if self._cache is not None:
+            self._cache.forget(files)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("this reservoir is closed: open it again")

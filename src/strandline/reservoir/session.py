@@ -1,0 +1,130 @@
+"""Writing and reading pages: one thread's view, its own changes over what is committed.
+
+- ``write`` and ``delete`` are seen by this session at once, by all others after ``commit``, and are
+  durable when ``Reservoir.checkpoint`` has returned. The last change of a page wins.
+- A page with changes that are not committed belongs to one session: another's ``write`` of it is a
+  ``Conflict``.
+- Full files leave for the object store while the session goes on writing. ``rollback``, or leaving
+  the session without a commit, makes them garbage.
+- ``commit`` waits for a checkpoint that is under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from strandline.env.disk import Buffer
+from strandline.errors import Closed, Invalid, TooLarge
+from strandline.reservoir.blob import Blob
+from strandline.reservoir.codec import FILE_BYTES_MAX, PAGE_ID_MAX, index_size
+from strandline.reservoir.packing import pack, unpack
+from strandline.reservoir.pool import Pool
+
+PAGE_BYTES_MAX = FILE_BYTES_MAX - index_size(1)
+
+
+class Session:
+    """Owned by one thread."""
+
+    def __init__(self, pool: Pool, number: int) -> None:
+        self.number = number
+        self._pool: Pool | None = pool
+        self._flags = pool.flags
+        self._pages: dict[int, bytes] = {}
+        self._bytes = 0
+        self._sent: list[Blob] = []
+        self._where: dict[int, tuple[Blob, int]] = {}
+        self._deleted: set[int] = set()
+
+    def write(self, page_id: int, data: Buffer) -> None:
+        """Give a page new bytes."""
+        self._check(page_id)
+        self._open().claim((page_id,), self.number)
+        self._put(page_id, pack(data, self._flags))
+
+    def write_many(self, page_ids: Sequence[int], pages: Sequence[Buffer]) -> None:
+        """The same for many pages; of a page that is named twice the last counts."""
+        if len(page_ids) != len(pages):
+            raise Invalid(f"{len(page_ids)} page ids and {len(pages)} pages: give one for each")
+        for page_id in page_ids:
+            self._check(page_id)
+        self._open().claim(page_ids, self.number)
+        flags = self._flags
+        for page_id, data in zip(page_ids, pages, strict=True):
+            self._put(page_id, pack(data, flags))
+
+    def read(self, page_id: int) -> bytes | None:
+        """The bytes of a page, None when there is no such page."""
+        stored = self._pages.get(page_id)
+        if stored is not None:
+            return unpack(stored, self._flags, page_id)
+        if page_id in self._deleted:
+            return None
+        if page_id in self._where:
+            return self._open().read_sent(page_id, *self._where[page_id])
+        return self._open().read(page_id)
+
+    def delete(self, page_id: int) -> None:
+        """The page is no more. Absent is fine."""
+        self._check(page_id)
+        self._open().claim((page_id,), self.number)
+        stored = self._pages.pop(page_id, None)
+        if stored is not None:
+            self._bytes -= len(stored)
+        self._deleted.add(page_id)
+
+    def commit(self) -> None:
+        """Show all changes to every session."""
+        pool = self._open()
+        pool.commit(self._sent, self._pages, self._deleted)
+        self._forget(pool)
+
+    def rollback(self) -> None:
+        """Forget all changes since the last commit."""
+        pool = self._open()
+        pool.abandon(self._sent)
+        self._forget(pool)
+
+    def close(self) -> None:
+        """End the session; what is not committed is forgotten."""
+        if self._pool is not None:
+            self.rollback()
+            self._pool = None
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _put(self, page_id: int, stored: bytes) -> None:
+        if len(stored) > PAGE_BYTES_MAX:
+            raise TooLarge(f"page {page_id} has {len(stored)} bytes: {PAGE_BYTES_MAX} at most")
+        old = self._pages.get(page_id)
+        self._bytes += len(stored) if old is None else len(stored) - len(old)
+        self._pages[page_id] = stored
+        if self._deleted:
+            self._deleted.discard(page_id)
+        if self._bytes >= self._open().file_bytes:
+            self._send()
+
+    def _send(self) -> None:
+        blob = self._open().send(self._pages)
+        self._sent.append(blob)
+        self._where.update((page_id, (blob, at)) for at, page_id in enumerate(self._pages))
+        self._pages, self._bytes = {}, 0
+
+    def _forget(self, pool: Pool) -> None:
+        for changed in (self._pages, self._where, self._deleted):
+            pool.disown(changed)
+        self._pages, self._where, self._deleted = {}, {}, set()
+        self._sent, self._bytes = [], 0
+
+    def _open(self) -> Pool:
+        if self._pool is None:
+            raise Closed("this session is closed: open another")
+        return self._pool
+
+    def _check(self, page_id: int) -> None:
+        if type(page_id) is not int or not 0 < page_id <= PAGE_ID_MAX:
+            raise Invalid(f"{page_id!r} is no page id: use a whole number from 1 to 2**63 - 1")

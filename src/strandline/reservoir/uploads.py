@@ -1,0 +1,75 @@
+"""Full files on their way into the object store: a few at once, a few waiting, no more.
+
+Whoever has a file to send reserves a place first, and waits for one when the object store is slow:
+that bounds memory. A file that could not be stored stays here, in its place, and is tried again by
+the next who wants a place and by ``finish``; that one is told of the failure.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+
+from strandline.reservoir.blob import Blob
+
+
+class Uploads:
+    """Safe from many threads. ``store`` puts one file into the object store; repeating is safe."""
+
+    def __init__(self, store: Callable[[Blob], None], *, waiting_max: int, at_once: int) -> None:
+        self._store = store
+        self._places = threading.Semaphore(waiting_max)
+        self._threads = ThreadPoolExecutor(at_once, "strandline-upload")
+        self._lock = threading.Lock()
+        self._running: set[Future[None]] = set()
+        self._failed: list[Blob] = []
+
+    def reserve(self) -> None:
+        """Wait for a place. Raises when a file that waits still cannot be stored."""
+        while not self._places.acquire(timeout=0.05):
+            self._retry()
+
+    def release(self) -> None:
+        """Give a place back that was not needed."""
+        self._places.release()
+
+    def send(self, blob: Blob) -> None:
+        """Store it in the background, in the place that was reserved."""
+        future = self._threads.submit(self._send, blob)
+        with self._lock:
+            self._running.add(future)
+        future.add_done_callback(self._ended)
+
+    def finish(self) -> None:
+        """Return when every file that was sent is stored; else raise, and those go on waiting."""
+        with self._lock:
+            running = set(self._running)
+        wait(running)
+        self._retry()
+
+    def close(self) -> None:
+        """Let those under way end; the others are dropped."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def _send(self, blob: Blob) -> None:
+        try:
+            self._store(blob)
+        except BaseException:
+            with self._lock:
+                self._failed.append(blob)
+            raise
+        self._places.release()
+
+    def _ended(self, future: Future[None]) -> None:
+        with self._lock:
+            self._running.discard(future)
+
+    def _retry(self) -> None:
+        """Try in the caller's thread what failed before."""
+        while True:
+            with self._lock:
+                if not self._failed:
+                    return
+                blob = self._failed.pop(0)
+            self._send(blob)
