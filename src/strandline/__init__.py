@@ -9,6 +9,7 @@ The folders in the order in which data flows through them; each imports only tho
     wal/                              1 durable: frames on disk, group commit, recovery
     segment/                          2 sealed: immutable files of blocks
     lake/                             3 cold: Parquet files in an object store, open to others
+    reservoir/                        pages of bytes, checkpointed into an object store
     topic/                            4 one ordered log: append, read, delete, retain, checkpoint
     backup/                           copies of a store elsewhere, and stores made from them
     store.py                          opens, wires, starts and stops
@@ -46,10 +47,16 @@ from strandline.errors import (
     Unreachable,
 )
 from strandline.record import Appended, Numbered, Record, Tombstone
+from strandline.reservoir.map import PagedMap
+from strandline.reservoir.reservoir import Reservoir
+from strandline.reservoir.session import Session
+from strandline.reservoir.versions import open_reservoir as reservoir
+from strandline.reservoir.versions import version_name
 from strandline.settings import (
     LakeSettings,
     LimitSettings,
     ObjectSettings,
+    ReservoirSettings,
     SegmentSettings,
     Settings,
     SpaceSettings,
@@ -86,10 +93,14 @@ __all__ = [
     "Numbered",
     "ObjectSettings",
     "Page",
+    "PagedMap",
     "Poisoned",
     "Record",
     "RecordsLost",
+    "Reservoir",
+    "ReservoirSettings",
     "SegmentSettings",
+    "Session",
     "Settings",
     "SpaceSettings",
     "Store",
@@ -108,4 +119,6 @@ __all__ = [
     "WalSettings",
     "lake",
     "open",
+    "reservoir",
+    "version_name",
 ]

@@ -304,6 +304,34 @@ def checked(settings: Settings) -> Settings:
     return settings
 
 
+def checked_reservoir(settings: ReservoirSettings) -> ReservoirSettings:
+    """The settings themselves, or a clear error that names the bad one."""
+    if not isinstance(settings, ReservoirSettings):
+        kind = type(settings).__name__
+        raise Invalid(f"settings are strandline.ReservoirSettings, not {kind}")
+    try:
+        msgspec.convert(msgspec.to_builtins(settings), ReservoirSettings)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise Invalid(f"bad settings: {error}") from error
+    bounds = {
+        "file_bytes": (1, GIB),
+        "uploads_waiting_max": (1, 1000),
+        "uploads_at_once": (1, 1000),
+        "snapshot_interval": (1, 1_000_000),
+        "keep_versions": (0, 1_000_000),
+        "compact_share": (0, 1),
+        "cache_bytes": (0, OPTION_MAX),
+        "downloads_at_once": (1, 1000),
+        "keep_last_versions": (-1, 1_000_000),
+    }
+    for name, (low, high) in bounds.items():
+        if not low <= getattr(settings, name) <= high:
+            raise Invalid(
+                f"bad settings: {name} is {getattr(settings, name)}, not from {low} to {high}"
+            )
+    return settings
+
+
 def topic_config(base: TopicConfig, options: dict[str, object]) -> TopicConfig:
     """The base with the options put in, or a clear error that names the bad one."""
     known = [name for name in TopicConfig.__struct_fields__ if name != "schema_version"]

@@ -8,7 +8,7 @@ after it everything is. When it fails nothing is lost: call it again.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -26,7 +26,7 @@ from strandline.reservoir.reading import PageReader
 from strandline.reservoir.recovery import Found
 from strandline.reservoir.session import Session
 from strandline.reservoir.uploads import Uploads
-from strandline.settings import ReservoirSettings
+from strandline.settings import ReservoirSettings, checked_reservoir
 
 EVICTION_INTERVAL_S = 5.0
 
@@ -72,9 +72,12 @@ class Reservoir:
         disk: Disk | None = None,
         clock: Clock | None = None,
         start_jobs: bool = True,
+        after_checkpoint: Callable[[], None] | None = None,
     ) -> None:
+        """``after_checkpoint`` is called after each one, and must not fail."""
+        self._after_checkpoint = after_checkpoint
         self._objects = objects
-        self._settings = settings or ReservoirSettings()
+        self._settings = checked_reservoir(settings or ReservoirSettings())
         self._clock = clock or SystemClock()
         self._disk = disk or OsDisk()
         self._readonly = readonly
@@ -162,6 +165,8 @@ class Reservoir:
                 self._state.files.checkpointed()
                 pool.next_version, pool.placed = version + 1, 0
             self._settle()
+            if self._after_checkpoint is not None:
+                self._after_checkpoint()
             return version
 
     def reset(self) -> None:

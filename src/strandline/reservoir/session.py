@@ -16,11 +16,13 @@ from collections.abc import Sequence
 from strandline.env.disk import Buffer
 from strandline.errors import Closed, Invalid, TooLarge
 from strandline.reservoir.blob import Blob
-from strandline.reservoir.codec import FILE_BYTES_MAX, PAGE_ID_MAX, index_size
+from strandline.reservoir.codec import PAGE_ID_MAX
 from strandline.reservoir.packing import pack, unpack
 from strandline.reservoir.pool import Pool
+from strandline.settings import GIB
 
-PAGE_BYTES_MAX = FILE_BYTES_MAX - index_size(1)
+PAGE_BYTES_MAX = GIB
+"""Together with as much that waits for the same file this stays below what its offsets reach."""
 
 
 class Session:
