@@ -166,8 +166,8 @@ class ReservoirSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """How a reservoir packs, checkpoints and caches its pages."""
 
     file_bytes: int = 64 * MIB
-    """A data file is full with so many bytes of pages. Larger: fewer requests, more memory for files
-    that are on their way, and more to download for one page."""
+    """A data file is full with so many bytes of pages. Larger: fewer requests, more memory for
+    files that are on their way, and more to download for one page."""
 
     uploads_waiting_max: int = 4
     """Full files in memory at most; whoever would make one more waits for the object store."""
@@ -187,7 +187,7 @@ class ReservoirSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     none. Higher: less space, more requests."""
 
     compression: Compression = "none"
-    """``zstd`` packs each page by itself: fewer bytes stored and cached, more time for each page."""
+    """``zstd`` packs each page by itself: fewer bytes stored and cached, more time for a page."""
 
     cache_bytes: int = 10 * GIB
     """Files kept on the local disk at most."""
@@ -291,12 +291,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 def checked(settings: Settings) -> Settings:
     """The settings themselves, or a clear error that names the bad one."""
-    if not isinstance(settings, Settings):
-        raise Invalid(f"settings are strandline.Settings, not {type(settings).__name__}")
-    try:
-        msgspec.convert(msgspec.to_builtins(settings), Settings)
-    except (msgspec.ValidationError, TypeError) as error:
-        raise Invalid(f"bad settings: {error}") from error
+    _check_kind(settings, Settings)
     for group in Settings.__struct_fields__:
         for name, value in msgspec.structs.asdict(getattr(settings, group)).items():
             if isinstance(value, (int, float)) and not 0 <= value < float("inf"):
@@ -306,13 +301,7 @@ def checked(settings: Settings) -> Settings:
 
 def checked_reservoir(settings: ReservoirSettings) -> ReservoirSettings:
     """The settings themselves, or a clear error that names the bad one."""
-    if not isinstance(settings, ReservoirSettings):
-        kind = type(settings).__name__
-        raise Invalid(f"settings are strandline.ReservoirSettings, not {kind}")
-    try:
-        msgspec.convert(msgspec.to_builtins(settings), ReservoirSettings)
-    except (msgspec.ValidationError, TypeError) as error:
-        raise Invalid(f"bad settings: {error}") from error
+    _check_kind(settings, ReservoirSettings)
     bounds = {
         "file_bytes": (1, GIB),
         "uploads_waiting_max": (1, 1000),
@@ -330,6 +319,16 @@ def checked_reservoir(settings: ReservoirSettings) -> ReservoirSettings:
                 f"bad settings: {name} is {getattr(settings, name)}, not from {low} to {high}"
             )
     return settings
+
+
+def _check_kind(settings: object, kind: type[msgspec.Struct]) -> None:
+    """Raise unless it is of this kind, with values of the right kinds: a struct does not look."""
+    if not isinstance(settings, kind):
+        raise Invalid(f"settings are strandline.{kind.__name__}, not {type(settings).__name__}")
+    try:
+        msgspec.convert(msgspec.to_builtins(settings), kind)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise Invalid(f"bad settings: {error}") from error
 
 
 def topic_config(base: TopicConfig, options: dict[str, object]) -> TopicConfig:

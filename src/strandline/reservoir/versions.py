@@ -6,8 +6,8 @@
 A program whose plan changes cannot use the pages of the old one. It opens another name, made from
 whatever decides that: ``version_name(plan=…, text=…, package=…)``. The old state stays for a way
 back, or goes: with ``keep_last_versions`` the names that were opened longest ago are deleted once
-the current one has made its first checkpoint. The current one never is, nor ``default``, which is no
-version but the absence of them.
+the current one has made its first checkpoint. The current one never is, nor ``default``, which is
+no version but the absence of them.
 """
 
 from __future__ import annotations
