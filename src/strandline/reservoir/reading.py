@@ -30,6 +30,7 @@ from strandline.reservoir.downloads import RangeFile
 from strandline.reservoir.files import FileRef
 from strandline.reservoir.open_files import DESCRIPTORS_MAX, LocalFile, OpenFiles
 from strandline.reservoir.pages import Place
+from strandline.reservoir.requests import CountedObjects
 
 Wanted = tuple[int, Place, FileRef]
 """A page id, its place, and the file that is there."""
@@ -185,7 +186,7 @@ class _FolderFiles:
 
 
 def _files_of(objects: Objects) -> Files:
-    if isinstance(objects, FolderObjects) and objects.real_folder is not None:
+    if isinstance(objects, FolderObjects | CountedObjects) and objects.real_folder is not None:
         return _FolderFiles(objects.real_folder)
     return _RemoteFiles(objects)
 

@@ -21,9 +21,11 @@ from strandline.reservoir import compaction, garbage, keys, opening, recovery
 from strandline.reservoir.blob import Blob
 from strandline.reservoir.cache import Cache
 from strandline.reservoir.checkpointing import Pending
+from strandline.reservoir.pages import Place
 from strandline.reservoir.pool import Pool
 from strandline.reservoir.reading import PageReader
 from strandline.reservoir.recovery import Found
+from strandline.reservoir.requests import CountedObjects, Requests
 from strandline.reservoir.session import Session
 from strandline.reservoir.uploads import Uploads
 from strandline.settings import ReservoirSettings, checked_reservoir
@@ -76,7 +78,7 @@ class Reservoir:
     ) -> None:
         """``after_checkpoint`` is called after each one, and must not fail."""
         self._after_checkpoint = after_checkpoint
-        self._objects = objects
+        self._objects = objects = CountedObjects(objects)
         self._settings = checked_reservoir(settings or ReservoirSettings())
         self._clock = clock or SystemClock()
         self._disk = disk or OsDisk()
@@ -143,6 +145,11 @@ class Reservoir:
         """A committed page, None when there is none."""
         return self._pool.read(page_id)
 
+    def place(self, page_id: int) -> Place | None:
+        """Where a committed page lies, None when it is in no file."""
+        with self._pool.lock:
+            return self._state.pages.find(page_id)
+
     def checkpoint(self, meta: bytes = b"") -> int:
         """Make everything durable that is committed; the new version. ``meta`` goes with it."""
         pool = self._pool
@@ -198,6 +205,10 @@ class Reservoir:
             waiting_bytes=self._pool.waiting_bytes,
             damaged_files=tuple(sorted(self._damaged)),
         )
+
+    def requests(self) -> Requests:
+        """What was asked of the object store since this was opened, the opening included."""
+        return self._objects.requests()
 
     def close(self) -> None:
         """Let go of everything. What is not in a checkpoint is gone."""
