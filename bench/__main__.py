@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench import appending, lake, pipelines, reading, scaling, spark
+from bench import appending, lake, pipelines, reading, reservoir, scaling, spark
 from bench.measure import Figure
 from bench.peers import Peers, warm_up
 from strandline.env.process import tune_for_throughput
@@ -20,9 +20,8 @@ from strandline.env.process import tune_for_throughput
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="1 is the whole table")
-    parser.add_argument(
-        "--only", choices=["appending", "reading", "scaling", "lake", "spark", "pipelines"]
-    )
+    groups = ["appending", "reading", "scaling", "lake", "reservoir", "spark", "pipelines"]
+    parser.add_argument("--only", choices=groups)
     parser.add_argument("--json", default="bench/results.json", help="where the figures go")
     parser.add_argument("--folder", default=None, help="where to write (default: a temp folder)")
     args = parser.parse_args()
@@ -58,6 +57,7 @@ def _run(folder: Path, only: str | None, scale: float) -> list[Figure]:
         "reading": lambda: reading.run(folder, peers, scale=scale),
         "scaling": lambda: scaling.run(folder, scale=scale),
         "lake": lambda: lake.run(folder, scale=scale),
+        "reservoir": lambda: reservoir.run(folder, scale=scale),
         "spark": lambda: spark.run(folder, scale=scale),
         "pipelines": lambda: pipelines.run(folder, scale=scale),
     }

@@ -19,13 +19,14 @@ from strandline.reservoir.pages import ROW, Rows
 class Blob:
     """A full file. Nothing but ``drop`` changes it."""
 
-    __slots__ = ("content", "entry", "ids", "rows")
+    __slots__ = ("_index", "content", "entry", "ids", "rows")
 
     def __init__(self, pages: Mapping[int, bytes], *, reservoir_id: bytes, file_id: int,
                  version: int, flags: int = 0) -> None:  # fmt: skip
         """``version`` is that of the checkpoint that will list it first."""
         flags |= codec.FLAG_BUNDLE if keys.is_bundle(file_id) else 0
         stored = list(pages.values())
+        self._index: dict[int, int] | None = None
         self.ids: Ids = np.fromiter(pages, dtype="<i8", count=len(pages))
         sizes = np.fromiter(map(len, stored), dtype="<i8", count=len(stored))
         index, starts = codec.encode_index(
@@ -46,6 +47,12 @@ class Blob:
     @property
     def file_id(self) -> int:
         return self.entry.ref.file_id
+
+    def find(self, page_id: int) -> int | None:
+        """The number of the row of a page, None when it is not in here."""
+        if self._index is None:  # made when somebody asks: most files are never asked
+            self._index = dict(zip(self.ids.tolist(), range(len(self.ids)), strict=True))
+        return self._index.get(page_id)
 
     def drop(self) -> None:
         """The object store has the bytes. Whoever reads them here holds them by ``content``."""

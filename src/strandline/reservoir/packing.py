@@ -5,19 +5,29 @@ from __future__ import annotations
 import sys
 
 from strandline.env.disk import Buffer
-from strandline.errors import Corrupt
+from strandline.errors import Corrupt, Invalid, TooLarge
 from strandline.reservoir.codec import FLAG_ZSTD
+from strandline.settings import GIB
 
 if sys.version_info >= (3, 14):
     from compression import zstd
 else:
     from backports import zstd
 
+PAGE_BYTES_MAX = GIB
+"""Together with as much that waits for the same file this stays below what its offsets reach."""
+
 _LEVEL = 1
 
 
 def pack(data: Buffer, flags: int) -> bytes:
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise Invalid(f"a page is bytes, not {type(data).__name__}")
     return zstd.compress(data, _LEVEL) if flags & FLAG_ZSTD else bytes(data)
+
+
+def too_large(page_id: int) -> TooLarge:
+    return TooLarge(f"page {page_id} is too large: {PAGE_BYTES_MAX} bytes at most, stored")
 
 
 def unpack(stored: bytes, flags: int, page_id: int) -> bytes:

@@ -57,6 +57,9 @@ class Pool:
         self._flying: dict[int, Blob] = {}
         self._numbers = itertools.count()
         self._owners: dict[int, int] = {}
+        self._find = state.pages.find  # these three are on the way of every read
+        self._live = state.files.live
+        self._read_page = reader.read
 
     @property
     def waiting_bytes(self) -> int:
@@ -77,18 +80,22 @@ class Pool:
         """A committed page, None when there is none."""
         tried: Place | None = None
         while True:
+            content = None
             with self.lock:
                 stored = self._waiting.get(page_id)
                 if stored is not None:
-                    return unpack(stored, self.flags, page_id)
-                place = self.state.pages.find(page_id)
+                    return unpack(stored, self.flags, page_id) if self.flags else stored
+                place = self._find(page_id)
                 if place is None:
                     return None
-                ref = self.state.files.live[place.file_id].ref
-                blob = self._flying.get(place.file_id)
-                content = b"" if blob is None else blob.content
+                file_id = place[0]
+                ref = self._live[file_id].ref
+                if file_id in self._flying:
+                    content = self._flying[file_id].content
             try:
-                return self._page(page_id, place, ref, content)
+                if content is None and not ref.flags & FLAG_ZSTD:
+                    return self._read_page(page_id, place, ref)
+                return self._page(page_id, place, ref, content or b"")
             except Corrupt:
                 if place == tried:
                     raise
@@ -100,22 +107,27 @@ class Pool:
             content = blob.content
         return self._page(page_id, Place._make(blob.rows[at].tolist()), blob.entry.ref, content)
 
-    def claim(self, page_ids: Sequence[int], session: int) -> None:
-        """Pages with changes that are not committed belong to one session."""
+    def claim(self, page_id: int, session: int) -> None:
+        """A page with changes that are not committed belongs to one session."""
+        owner = self._owners.setdefault(page_id, session)  # in one step, so without the lock
+        if owner != session:
+            raise _owned(page_id, owner)
+
+    def claim_many(self, page_ids: Sequence[int], session: int) -> None:
+        """The same for all of these, or for none."""
         owners = self._owners
         with self.lock:
             for page_id in page_ids:
                 owner = owners.get(page_id, session)
                 if owner != session:
-                    raise Conflict(
-                        f"page {page_id} has changes of session {owner} that are not committed: a "
-                        "page belongs to one session at a time"
-                    )
+                    raise _owned(page_id, owner)
             owners.update(dict.fromkeys(page_ids, session))
 
-    def disown(self, page_ids: Iterable[int]) -> None:
-        for page_id in page_ids:
-            self._owners.pop(page_id, None)
+    def disown(self, groups: Iterable[Iterable[int]]) -> None:
+        """Pages whose changes are committed or forgotten; some may be named twice."""
+        forget = self._owners.pop
+        for page_id in itertools.chain.from_iterable(groups):
+            forget(page_id, None)
 
     def send(self, pages: Mapping[int, bytes]) -> Blob:
         """Send a full file on its way; its pages are not in the table yet."""
@@ -250,3 +262,10 @@ class Pool:
                 self._waiting_bytes -= len(stored)
         old = self.state.pages.remove(gone)
         self.state.files.kill(old["file_id"], old["size"])
+
+
+def _owned(page_id: int, owner: int) -> Conflict:
+    return Conflict(
+        f"page {page_id} has changes of session {owner} that are not committed: a page belongs to "
+        "one session at a time"
+    )

@@ -12,17 +12,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from strandline.env.disk import Buffer
-from strandline.errors import Closed, Invalid, TooLarge
+from strandline.errors import Closed, Invalid
 from strandline.reservoir.blob import Blob
 from strandline.reservoir.codec import PAGE_ID_MAX
-from strandline.reservoir.packing import pack, unpack
+from strandline.reservoir.packing import PAGE_BYTES_MAX, pack, too_large, unpack
 from strandline.reservoir.pool import Pool
-from strandline.settings import GIB
 
-PAGE_BYTES_MAX = GIB
-"""Together with as much that waits for the same file this stays below what its offsets reach."""
+_STEP = 1024
 
 
 class Session:
@@ -35,25 +34,44 @@ class Session:
         self._pages: dict[int, bytes] = {}
         self._bytes = 0
         self._sent: list[Blob] = []
-        self._where: dict[int, tuple[Blob, int]] = {}
         self._deleted: set[int] = set()
 
     def write(self, page_id: int, data: Buffer) -> None:
         """Give a page new bytes."""
-        self._check(page_id)
-        self._open().claim((page_id,), self.number)
-        self._put(page_id, pack(data, self._flags))
+        if type(page_id) is not int or not 0 < page_id <= PAGE_ID_MAX:
+            raise _no_page_id(page_id)
+        stored = data if type(data) is bytes and not self._flags else pack(data, self._flags)
+        if len(stored) > PAGE_BYTES_MAX:
+            raise too_large(page_id)
+        pool = self._open()
+        pool.claim(page_id, self.number)
+        old = self._pages.get(page_id)
+        self._bytes += len(stored) if old is None else len(stored) - len(old)
+        self._pages[page_id] = stored
+        if self._deleted:
+            self._deleted.discard(page_id)
+        if self._bytes >= pool.file_bytes:
+            self._send()
 
     def write_many(self, page_ids: Sequence[int], pages: Sequence[Buffer]) -> None:
         """The same for many pages; of a page that is named twice the last counts."""
         if len(page_ids) != len(pages):
             raise Invalid(f"{len(page_ids)} page ids and {len(pages)} pages: give one for each")
-        for page_id in page_ids:
-            self._check(page_id)
-        self._open().claim(page_ids, self.number)
-        flags = self._flags
-        for page_id, data in zip(page_ids, pages, strict=True):
-            self._put(page_id, pack(data, flags))
+        pool = self._open()
+        pool.claim_many(_checked(page_ids), self.number)
+        self._deleted.difference_update(page_ids)
+        for first in range(0, len(pages), _STEP):
+            stored = _packed(pages[first : first + _STEP], self._flags)
+            if max(map(len, stored)) > PAGE_BYTES_MAX:
+                raise too_large(page_ids[first])
+            count = len(self._pages)
+            self._pages.update(zip(page_ids[first : first + _STEP], stored, strict=True))
+            if len(self._pages) == count + len(stored):
+                self._bytes += sum(map(len, stored))
+            else:  # some were there
+                self._bytes = sum(map(len, self._pages.values()))
+            if self._bytes >= pool.file_bytes:
+                self._send()
 
     def read(self, page_id: int) -> bytes | None:
         """The bytes of a page, None when there is no such page."""
@@ -62,14 +80,17 @@ class Session:
             return unpack(stored, self._flags, page_id)
         if page_id in self._deleted:
             return None
-        if page_id in self._where:
-            return self._open().read_sent(page_id, *self._where[page_id])
-        return self._open().read(page_id)
+        pool = self._open()
+        for blob in reversed(self._sent):
+            at = blob.find(page_id)
+            if at is not None:
+                return pool.read_sent(page_id, blob, at)
+        return pool.read(page_id)
 
     def delete(self, page_id: int) -> None:
         """The page is no more. Absent is fine."""
-        self._check(page_id)
-        self._open().claim((page_id,), self.number)
+        _checked((page_id,))
+        self._open().claim(page_id, self.number)
         stored = self._pages.pop(page_id, None)
         if stored is not None:
             self._bytes -= len(stored)
@@ -99,27 +120,15 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _put(self, page_id: int, stored: bytes) -> None:
-        if len(stored) > PAGE_BYTES_MAX:
-            raise TooLarge(f"page {page_id} has {len(stored)} bytes: {PAGE_BYTES_MAX} at most")
-        old = self._pages.get(page_id)
-        self._bytes += len(stored) if old is None else len(stored) - len(old)
-        self._pages[page_id] = stored
-        if self._deleted:
-            self._deleted.discard(page_id)
-        if self._bytes >= self._open().file_bytes:
-            self._send()
-
     def _send(self) -> None:
         blob = self._open().send(self._pages)
         self._sent.append(blob)
-        self._where.update((page_id, (blob, at)) for at, page_id in enumerate(self._pages))
         self._pages, self._bytes = {}, 0
 
     def _forget(self, pool: Pool) -> None:
-        for changed in (self._pages, self._where, self._deleted):
-            pool.disown(changed)
-        self._pages, self._where, self._deleted = {}, {}, set()
+        changed = [self._pages, self._deleted, *(blob.ids.tolist() for blob in self._sent)]
+        pool.disown(changed)
+        self._pages, self._deleted = {}, set()
         self._sent, self._bytes = [], 0
 
     def _open(self) -> Pool:
@@ -127,6 +136,19 @@ class Session:
             raise Closed("this session is closed: open another")
         return self._pool
 
-    def _check(self, page_id: int) -> None:
+
+def _packed(pages: Sequence[Buffer], flags: int) -> Sequence[bytes]:
+    if not flags and all(type(data) is bytes for data in pages):
+        return cast("Sequence[bytes]", pages)
+    return [pack(data, flags) for data in pages]
+
+
+def _checked(page_ids: Sequence[int]) -> Sequence[int]:
+    for page_id in page_ids:
         if type(page_id) is not int or not 0 < page_id <= PAGE_ID_MAX:
-            raise Invalid(f"{page_id!r} is no page id: use a whole number from 1 to 2**63 - 1")
+            raise _no_page_id(page_id)
+    return page_ids
+
+
+def _no_page_id(page_id: object) -> Invalid:
+    return Invalid(f"{page_id!r} is no page id: use a whole number from 1 to 2**63 - 1")
