@@ -57,7 +57,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from strandline.env.disk import Buffer
-from strandline.errors import Corrupt, NewerFormat
+from strandline.errors import Corrupt, Invalid, NewerFormat
 from strandline.reservoir.codec import Ids, crc64
 from strandline.reservoir.files import FILE_ROW, GARBAGE_ROW
 from strandline.reservoir.pages import ROW, Rows
@@ -101,6 +101,25 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     meta: bytes
 
 
+class Header(NamedTuple):
+    """The numbers of a checkpoint, before its columns."""
+
+    flags: int
+    reservoir_id: bytes
+    version: int
+    previous: int
+    term: int
+    kept_term: int
+    made_us: int
+    pages: int
+    deleted: int
+    files: int
+    garbage: int
+    meta_size: int
+    columns_size: int
+    writer_id: bytes
+
+
 class Footer(NamedTuple):
     """Where the parts of a checkpoint's object are."""
 
@@ -109,6 +128,14 @@ class Footer(NamedTuple):
     checkpoint_offset: int
     registry_offset: int
     registry_crc: int
+
+
+def check_meta(meta: bytes) -> None:
+    """Complain when a checkpoint cannot carry this."""
+    if not isinstance(meta, bytes):
+        raise Invalid(f"meta is bytes, not {type(meta).__name__}")
+    if len(meta) > META_BYTES_MAX:
+        raise Invalid(f"{len(meta)} bytes of meta: a checkpoint carries {META_BYTES_MAX}")
 
 
 def encode(checkpoint: Checkpoint, *, compress: bool) -> bytes:
@@ -137,32 +164,39 @@ def encode(checkpoint: Checkpoint, *, compress: bool) -> bytes:
     return b"".join((header, _CRC.pack(crc64(header)), packed))
 
 
-def decode(data: Buffer, label: str) -> Checkpoint:
-    """The checkpoint in these bytes, whose CRC-64 the registry has vouched for."""
+def decode_header(data: Buffer, label: str) -> Header:
+    """What a checkpoint's first bytes tell, checked."""
     if len(data) < HEADER_SIZE or bytes(data[:4]) != _MAGIC:
         raise Corrupt("a checkpoint does not begin as one", path=label)
     if _CRC.unpack_from(data, _HEADER.size)[0] != crc64(bytes(data[: _HEADER.size])):
         raise Corrupt("the header of a checkpoint fails its checksum", path=label)
-    _, form, flags, reservoir_id, *numbers, writer_id = _HEADER.unpack_from(data)
+    _, form, *rest = _HEADER.unpack_from(data)
     if form > FORMAT_VERSION:
         raise NewerFormat(f"{label} has reservoir format {form}: upgrade to read it")
-    version, previous, term, kept_term, made_us, *counts, size = numbers
-    columns = memoryview(_unpacked(data, label, size, is_packed=bool(flags & FLAG_ZSTD)))
-    pages, deleted, files, garbage, meta = counts
+    return Header._make(rest)
+
+
+def decode(data: Buffer, label: str) -> Checkpoint:
+    """The checkpoint in these bytes, whose CRC-64 the registry has vouched for."""
+    header = decode_header(data, label)
+    pages, deleted, size = header.pages, header.deleted, header.columns_size
+    files, garbage, meta = header.files, header.garbage, header.meta_size
+    is_packed = bool(header.flags & FLAG_ZSTD)
+    columns = memoryview(_unpacked(data, label, size, is_packed=is_packed))
     wanted = pages * 32 + deleted * 8 + files * FILE_ROW.itemsize + garbage * 16 + meta
     if wanted != size:
         raise Corrupt("the columns of a checkpoint do not add up", path=label, offset=HEADER_SIZE)
     reading = _Reading(columns)
     ids = reading.column("<u8", pages).astype("<i8")
     return Checkpoint(
-        reservoir_id=reservoir_id,
-        version=version,
-        previous=previous,
-        term=term,
-        kept_term=kept_term,
-        made_us=made_us,
-        writer_id=writer_id,
-        is_snapshot=bool(flags & FLAG_SNAPSHOT),
+        reservoir_id=header.reservoir_id,
+        version=header.version,
+        previous=header.previous,
+        term=header.term,
+        kept_term=header.kept_term,
+        made_us=header.made_us,
+        writer_id=header.writer_id,
+        is_snapshot=bool(header.flags & FLAG_SNAPSHOT),
         ids=ids,
         rows=reading.table(ROW, pages),
         deleted=reading.column("<u8", deleted).astype("<i8"),
