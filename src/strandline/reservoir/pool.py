@@ -30,6 +30,8 @@ from strandline.reservoir.state import State
 from strandline.reservoir.uploads import Uploads
 from strandline.settings import ReservoirSettings
 
+SPOTS_MAX = 65_536
+
 
 class Pool:
     """Safe from many threads."""
@@ -57,9 +59,9 @@ class Pool:
         self._flying: dict[int, Blob] = {}
         self._numbers = itertools.count()
         self._owners: dict[int, int] = {}
-        self._find = state.pages.find  # these three are on the way of every read
-        self._live = state.files.live
         self._read_page = reader.read
+        self._spots: dict[int, tuple[Place, FileRef]] = {}
+        """Places of pages that were read since the last commit: most of what a read costs."""
 
     @property
     def waiting_bytes(self) -> int:
@@ -78,28 +80,32 @@ class Pool:
 
     def read(self, page_id: int) -> bytes | None:
         """A committed page, None when there is none."""
+        spot = self._spots.get(page_id)
+        if spot is not None:
+            try:
+                return self._read_page(page_id, *spot)
+            except Corrupt:
+                pass  # meanwhile it may have been moved, and its old file deleted
         tried: Place | None = None
         while True:
-            content = None
             with self.lock:
                 stored = self._waiting.get(page_id)
                 if stored is not None:
-                    return unpack(stored, self.flags, page_id) if self.flags else stored
-                place = self._find(page_id)
+                    return unpack(stored, self.flags, page_id)
+                place = self.state.pages.find(page_id)
                 if place is None:
                     return None
-                file_id = place[0]
-                ref = self._live[file_id].ref
-                if file_id in self._flying:
-                    content = self._flying[file_id].content
+                ref = self.state.files.live[place.file_id].ref
+                blob = self._flying.get(place.file_id)
+                content = b"" if blob is None else blob.content
+                if not content and not ref.flags & FLAG_ZSTD:
+                    self._remember(page_id, place, ref)
             try:
-                if content is None and not ref.flags & FLAG_ZSTD:
-                    return self._read_page(page_id, place, ref)
-                return self._page(page_id, place, ref, content or b"")
+                return self._page(page_id, place, ref, content)
             except Corrupt:
                 if place == tried:
                     raise
-                tried = place  # meanwhile it may have been moved, and its old file deleted
+                tried = place
 
     def read_sent(self, page_id: int, blob: Blob, at: int) -> bytes:
         """A page of a file that a session has sent and not committed."""
@@ -215,12 +221,18 @@ class Pool:
         with self.lock:
             self.abandoned += [blob.file_id for blob in blobs]
 
+    def _remember(self, page_id: int, place: Place, ref: FileRef) -> None:
+        if len(self._spots) >= SPOTS_MAX:
+            self._spots.clear()
+        self._spots[page_id] = place, ref
+
     def _send_waiting(self, pages: Mapping[int, bytes]) -> None:
         blob = self.send(pages)
         with self.lock:
             self._place(blob)
 
     def _wait(self, pages: Mapping[int, bytes]) -> None:
+        self._spots.clear()
         before = self._waiting.get
         self._waiting_bytes += sum(map(len, pages.values()))
         self._waiting_bytes -= sum(len(before(page_id, b"")) for page_id in pages)
@@ -244,6 +256,7 @@ class Pool:
 
     def _place(self, blob: Blob) -> None:
         """Put the pages of a file into the table, in place of where they were."""
+        self._spots.clear()
         old = self.state.pages.put(blob.ids, blob.rows)
         self.state.files.add(blob.entry)
         self.state.files.kill(old["file_id"], old["size"])
@@ -255,6 +268,7 @@ class Pool:
                     self._waiting_bytes -= len(stored)
 
     def _remove(self, page_ids: Iterable[int]) -> None:
+        self._spots.clear()
         gone = np.unique(np.fromiter(page_ids, dtype="<i8"))
         for page_id in gone.tolist():
             stored = self._waiting.pop(page_id, None)
