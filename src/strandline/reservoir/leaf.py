@@ -68,9 +68,10 @@ def size_of(keys: list[bytes], values: list[Stored]) -> int:
 
 
 def encode(leaf: Leaf) -> bytes:
-    large = [at for at, value in enumerate(leaf.values) if type(value) is Large]
     values = leaf.values
-    if large:
+    large = []
+    if Large in set(map(type, values)):  # quicker than looking at each
+        large = [at for at, value in enumerate(values) if type(value) is Large]
         values = list(values)
         for at in large:
             pointer = values[at]
