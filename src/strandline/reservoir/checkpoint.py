@@ -57,7 +57,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from strandline.env.disk import Buffer
-from strandline.errors import Corrupt, Invalid, NewerFormat
+from strandline.errors import Corrupt, NewerFormat
 from strandline.reservoir.codec import Ids, crc64
 from strandline.reservoir.files import FILE_ROW, GARBAGE_ROW
 from strandline.reservoir.pages import ROW, Rows
@@ -128,14 +128,6 @@ class Footer(NamedTuple):
     checkpoint_offset: int
     registry_offset: int
     registry_crc: int
-
-
-def check_meta(meta: bytes) -> None:
-    """Complain when a checkpoint cannot carry this."""
-    if not isinstance(meta, bytes):
-        raise Invalid(f"meta is bytes, not {type(meta).__name__}")
-    if len(meta) > META_BYTES_MAX:
-        raise Invalid(f"{len(meta)} bytes of meta: a checkpoint carries {META_BYTES_MAX}")
 
 
 def encode(checkpoint: Checkpoint, *, compress: bool) -> bytes:

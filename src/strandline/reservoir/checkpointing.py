@@ -61,10 +61,6 @@ class Checkpointer:
         self, version: int, *, meta: bytes, now_us: int, bundle: Blob | None = None
     ) -> Pending:
         """Everything that changed since the last checkpoint, as the object of the next."""
-        if len(meta) > checkpoints.META_BYTES_MAX:
-            raise Invalid(
-                f"{len(meta)} bytes of meta: a checkpoint carries {checkpoints.META_BYTES_MAX}"
-            )
         if version > keys.VERSION_MAX:
             raise Invalid(f"version {version} is beyond the last one, {keys.VERSION_MAX}")
         state = self._state
@@ -133,4 +129,14 @@ class Checkpointer:
             files=state.files.rows(changed_only=not is_snapshot),
             garbage=state.files.garbage_rows(changed_only=not is_snapshot),
             meta=meta,
+        )
+
+
+def check_meta(meta: bytes) -> None:
+    """Complain when a checkpoint cannot carry this."""
+    if not isinstance(meta, bytes):
+        raise Invalid(f"meta is bytes, not {type(meta).__name__}")
+    if len(meta) > checkpoints.META_BYTES_MAX:
+        raise Invalid(
+            f"{len(meta)} bytes of meta: a checkpoint carries {checkpoints.META_BYTES_MAX}"
         )

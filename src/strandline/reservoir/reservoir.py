@@ -20,11 +20,11 @@ from strandline.jobs import Job
 from strandline.reservoir import compaction, garbage, keys, opening, recovery
 from strandline.reservoir.blob import Blob
 from strandline.reservoir.cache import Cache
-from strandline.reservoir.checkpointing import Pending
+from strandline.reservoir.checkpointing import Pending, check_meta
 from strandline.reservoir.pages import Place
-from strandline.reservoir.pool import Pool
+from strandline.reservoir.pool import CLOSED, Pool
 from strandline.reservoir.reading import PageReader
-from strandline.reservoir.recovery import Found
+from strandline.reservoir.recovery import Listing
 from strandline.reservoir.requests import CountedObjects, Requests
 from strandline.reservoir.session import Session
 from strandline.reservoir.uploads import Uploads
@@ -85,6 +85,7 @@ class Reservoir:
         self._readonly = readonly
         self._sessions = itertools.count(1)
         self._damaged: set[int] = set()
+        self._job: Job | None = None
         self._closed = False
         opened = opening.open_state(
             objects,
@@ -106,13 +107,19 @@ class Reservoir:
         self._quarantined = bool(found.passed_over)
         if readonly:
             self._pool.failure = Conflict("this reservoir is open for reading only")
+        try:
+            left_over = 0 if readonly or self._quarantined else self._sweep(found.listed)
+        except BaseException:
+            self.close()
+            raise
         self.recovered = Recovered(
             version=found.version,
             passed_over=found.passed_over,
             missing=tuple(found.missing),
-            left_over=0 if readonly or self._quarantined else self._sweep(found),
+            left_over=left_over,
         )
-        self._job = self._start_eviction() if start_jobs and self._cache is not None else None
+        if start_jobs and self._cache is not None:
+            self._job = self._start_eviction()
 
     @property
     def id(self) -> str:
@@ -156,21 +163,24 @@ class Reservoir:
         with pool.committing:
             self._check_open()
             pool.check()
+            check_meta(meta)
             self._settle()
             version = pool.next_version
             self._compact(version)
             with pool.lock:
                 self._state.files.bury(garbage.dead_files(self._state, version), version)
-            bundle = self._bundle_or_flush(version)
+            self._flush_if_many()
             self._uploads.finish()
-            with pool.lock:
-                now_us = self._clock.now_us()
-                self._checkpointer.pending = self._checkpointer.encode(
-                    version, meta=meta, now_us=now_us, bundle=bundle
-                )
-                self._state.pages.checkpointed()
-                self._state.files.checkpointed()
-                pool.next_version, pool.placed = version + 1, 0
+            # From here to the pending object nothing may fail: the table has pages of a bundle.
+            with pool.all_or_nothing("a checkpoint"):
+                bundle = pool.bundle(version) if pool.waiting_ids() else None
+                with pool.lock:
+                    self._checkpointer.pending = self._checkpointer.encode(
+                        version, meta=meta, now_us=self._clock.now_us(), bundle=bundle
+                    )
+                    self._state.pages.checkpointed()
+                    self._state.files.checkpointed()
+                    pool.next_version, pool.placed = version + 1, 0
             self._settle()
             if self._after_checkpoint is not None:
                 self._after_checkpoint()
@@ -187,9 +197,9 @@ class Reservoir:
         """Delete what was set aside because a damaged version may have needed it; how much."""
         with self._pool.committing:
             self._pool.check()
-            found = recovery.recover(self._objects)
+            listed = recovery.listing(self._objects)
             self._state.kept_term, self._quarantined = 0, False
-            return self._sweep(found)
+            return self._sweep(listed)
 
     def statistics(self) -> ReservoirStatistics:
         with self._pool.lock:
@@ -215,7 +225,7 @@ class Reservoir:
         if self._closed:
             return
         self._closed = True
-        self._pool.failure = self._pool.failure or Closed("this reservoir is closed: open it again")
+        self._pool.close()
         if self._job is not None:
             self._job.stop()
         self._uploads.close()
@@ -240,7 +250,11 @@ class Reservoir:
             bytes_max=self._settings.cache_bytes,
             downloads_max=self._settings.downloads_at_once,
         )
-        cache.adopt(entry.ref for entry in self._state.files.live.values())
+        try:
+            cache.adopt(entry.ref for entry in self._state.files.live.values())
+        except BaseException:
+            cache.close()
+            raise
         return cache
 
     def _start_eviction(self) -> Job:
@@ -264,14 +278,11 @@ class Reservoir:
             self._cache.add(blob.entry.ref, [blob.content])
         self._pool.stored(blob.file_id)
 
-    def _bundle_or_flush(self, version: int) -> Blob | None:
-        """Pages that wait become part of the checkpoint when they are all that there is."""
-        pool = self._pool
-        pool.send_full()
-        if pool.placed or not pool.waiting_bytes:
-            pool.flush()
-            return None
-        return pool.bundle(version)
+    def _flush_if_many(self) -> None:
+        """Pages that wait stay for the checkpoint's own object when they are all that there is."""
+        self._pool.send_full()
+        if self._pool.placed:
+            self._pool.flush()
 
     def _compact(self, version: int) -> None:
         settings, made = self._settings, self._state
@@ -315,8 +326,8 @@ class Reservoir:
             self._state.files.forget(files)
             self._pool.abandoned = [each for each in self._pool.abandoned if each not in abandoned]
 
-    def _sweep(self, found: Found) -> int:
-        versions, files = garbage.left_overs(self._state, found.checkpoints, found.data_files)
+    def _sweep(self, listed: Listing) -> int:
+        versions, files = garbage.left_overs(self._state, listed.checkpoints, listed.data_files)
         self._delete(versions, files)
         return len(versions) + len(files)
 
@@ -330,4 +341,4 @@ class Reservoir:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise Closed("this reservoir is closed: open it again")
+            raise Closed(CLOSED)
