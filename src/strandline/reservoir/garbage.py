@@ -6,7 +6,8 @@ when it is neither.
 
 Objects that the tables do not know are left over from a writer that died, or was fenced, in the
 middle. The next opening deletes them: unless it had to pass over a damaged version, to which they
-may belong. Then nothing is deleted in that opening, and those objects never, but by hand.
+may belong. Then nothing is deleted in that opening, and what existed before it (``kept_term``)
+never, but by hand.
 """
 
 from __future__ import annotations
@@ -36,13 +37,18 @@ def old_files(state: State, keep_versions: int) -> list[int]:
         file_id
         for file_id, deleted_at in state.files.garbage.items()
         if deleted_at < oldest
+        and keys.origin_of(file_id) > state.kept_term
         and not (keys.is_bundle(file_id) and keys.bundle_version(file_id) >= first_row)
     ]
 
 
 def old_checkpoints(state: State, dropped: Iterable[Row]) -> list[int]:
     """Versions that have left the registry and whose objects hold no page that is still needed."""
-    return [row.version for row in dropped if not _holds_pages(state, row.version)]
+    return [
+        row.version
+        for row in dropped
+        if row.version > state.kept_term and not _holds_pages(state, row.version)
+    ]
 
 
 def left_overs(
@@ -60,7 +66,7 @@ def left_overs(
     files = [
         file_id
         for file_id in data_files
-        if state.kept_term < keys.term_of(file_id) < state.term
+        if state.kept_term < keys.origin_of(file_id) < state.term
         and file_id not in state.files.live
         and file_id not in state.files.garbage
     ]

@@ -56,9 +56,9 @@ def data_file_id(term: int, number: int) -> int:
     return term << 32 | number
 
 
-def term_of(file_id: int) -> int:
-    """The term of the writer who wrote a data file."""
-    return file_id >> 32
+def origin_of(file_id: int) -> int:
+    """A version that was made before the file was: its writer's term, or its own of a bundle."""
+    return bundle_version(file_id) if is_bundle(file_id) else file_id >> 32
 
 
 def bundle_id(version: int) -> int:

@@ -56,13 +56,13 @@ def open_state(
         )
         if readonly or _take_over(checkpointer, made, found, clock):
             return made, checkpointer, found
-        taken = found.newest + 1
+        taken = found.listed.newest + 1
     raise Conflict(f"others keep opening {objects.name}: find out who, then try again")
 
 
 def _take_over(checkpointer: Checkpointer, made: State, found: Found, clock: Clock) -> bool:
     """Whether the next version became ours. If not, somebody came first, or the list was late."""
-    made.term = version = found.newest + 1
+    made.term = version = found.listed.newest + 1
     if found.passed_over:
         made.kept_term = version
     try:

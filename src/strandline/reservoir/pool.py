@@ -12,13 +12,14 @@ is in one checkpoint or in the next, whole. ``lock`` is held for moments, inside
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from strandline.errors import Conflict, Corrupt, StrandlineError
+from strandline.errors import Closed, Conflict, Corrupt, StrandlineError
 from strandline.reservoir import keys
 from strandline.reservoir.blob import Blob
 from strandline.reservoir.codec import FLAG_ZSTD
@@ -30,6 +31,7 @@ from strandline.reservoir.state import State
 from strandline.reservoir.uploads import Uploads
 from strandline.settings import ReservoirSettings
 
+CLOSED = "this reservoir is closed: open it again"
 SPOTS_MAX = 65_536
 
 
@@ -52,6 +54,7 @@ class Pool:
         """Files that were sent and that no commit lists."""
         self.next_version = state.version + 1
         """The checkpoint that will list what is committed now."""
+        self._closed = False
         self._reader = reader
         self.lock = threading.Lock()
         self._waiting: dict[int, bytes] = {}
@@ -78,6 +81,22 @@ class Pool:
         if self.failure is not None:
             raise self.failure
 
+    def close(self) -> None:
+        """From now on every call raises."""
+        with self.lock:
+            self._closed = True
+            self.failure = Closed(CLOSED)
+            self._spots.clear()
+
+    @contextlib.contextmanager
+    def all_or_nothing(self, what: str) -> Iterator[None]:
+        """Steps that leave a wrong state when they are interrupted; nothing is written then."""
+        try:
+            yield
+        except BaseException:
+            self.failure = Closed(f"{what} was interrupted half-way: open the reservoir again")
+            raise
+
     def read(self, page_id: int) -> bytes | None:
         """A committed page, None when there is none."""
         spot = self._spots.get(page_id)
@@ -89,6 +108,8 @@ class Pool:
         tried: Place | None = None
         while True:
             with self.lock:
+                if self._closed:
+                    raise Closed(CLOSED)
                 stored = self._waiting.get(page_id)
                 if stored is not None:
                     return unpack(stored, self.flags, page_id)
@@ -115,12 +136,15 @@ class Pool:
 
     def claim(self, page_id: int, session: int) -> None:
         """A page with changes that are not committed belongs to one session."""
+        if self.failure is not None:
+            raise self.failure
         owner = self._owners.setdefault(page_id, session)  # in one step, so without the lock
         if owner != session:
             raise _owned(page_id, owner)
 
     def claim_many(self, page_ids: Sequence[int], session: int) -> None:
         """The same for all of these, or for none."""
+        self.check()
         owners = self._owners
         with self.lock:
             for page_id in page_ids:
@@ -172,7 +196,7 @@ class Pool:
         with self.committing:
             self.check()
             self.send_full()
-            with self.lock:
+            with self.all_or_nothing("a commit"), self.lock:
                 for blob in sent:
                     blob.entry.added_at = self.next_version
                     self._place(blob)

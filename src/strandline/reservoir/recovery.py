@@ -10,6 +10,9 @@ has) is fetched once more, since a bit may flip on the way. Then the version bef
 the answer says which were passed over and why. An object store that does not answer is no damage:
 it raises.
 
+A writer may be at work meanwhile, and delete what was listed: before anything is passed over the
+objects are listed again, and if there are newer versions by now it begins with them.
+
 Nothing is changed here. Where there are data files but no checkpoint, or checkpoints but none that
 can be read, this is not an empty reservoir, and it is not opened as one.
 """
@@ -35,8 +38,26 @@ from strandline.reservoir.state import State
 
 T = TypeVar("T")
 
+TRIES = 16
 TAIL_SIZE = 1024 * 1024
 """What is fetched of the newest checkpoint at first."""
+
+
+class Listing(msgspec.Struct, frozen=True, eq=False):
+    """The objects that there are: versions with the sizes of their objects, and data files."""
+
+    checkpoints: dict[int, int]
+    data_files: set[int]
+
+    @property
+    def newest(self) -> int:
+        """The newest version, readable or not."""
+        return max(self.checkpoints, default=0)
+
+    def has(self, file_id: int) -> bool:
+        if keys.is_bundle(file_id):
+            return keys.bundle_version(file_id) in self.checkpoints
+        return file_id in self.data_files
 
 
 class Found(msgspec.Struct, kw_only=True, eq=False):
@@ -48,22 +69,25 @@ class Found(msgspec.Struct, kw_only=True, eq=False):
     """The version that was put together, 0 for none."""
     passed_over: tuple[str, ...] = ()
     """Newer versions that could not be read, and why."""
-    newest: int = 0
-    """The newest version that is listed, readable or not."""
-    checkpoints: frozenset[int] = frozenset()
-    data_files: frozenset[int] = frozenset()
+    listed: Listing
 
     @property
     def missing(self) -> list[int]:
         """Files with live pages that are not listed."""
         if self.state is None:
             return []
-        return [file_id for file_id in self.state.files.live if not self._is_listed(file_id)]
+        return [file_id for file_id in self.state.files.live if not self.listed.has(file_id)]
 
-    def _is_listed(self, file_id: int) -> bool:
-        if keys.is_bundle(file_id):
-            return keys.bundle_version(file_id) in self.checkpoints
-        return file_id in self.data_files
+
+def listing(objects: Objects) -> Listing:
+    """What is there, in one request for a thousand objects."""
+    found = Listing({}, set())
+    for info in objects.list():
+        if (number := keys.version_of(info.key)) is not None:
+            found.checkpoints[number] = info.size
+        elif (file_id := keys.file_of(info.key)) is not None:
+            found.data_files.add(file_id)
+    return found
 
 
 def recover(objects: Objects, version: int | None = None, *, at_least: int = 0) -> Found:
@@ -71,42 +95,57 @@ def recover(objects: Objects, version: int | None = None, *, at_least: int = 0) 
 
     A version is there as ``at_least`` says, though the listing may not show it yet.
     """
-    listed: dict[int, int] = {}
-    data_files = set()
-    for info in objects.list():
-        if (number := keys.version_of(info.key)) is not None:
-            listed[number] = info.size
-        elif (file_id := keys.file_of(info.key)) is not None:
-            data_files.add(file_id)
-    while at_least > max(listed, default=0):
-        try:
-            listed[at_least] = objects.head(keys.checkpoint_key(at_least)).size
-        except NotFound:
+    listed = _listing(objects, at_least)
+    for _ in range(TRIES):
+        _check_listing(objects, version, listed)
+        found, passed_over = _newest_whole(objects, listed.checkpoints, version)
+        if not passed_over:
             break
-        at_least += 1
-    if version is not None and version not in listed:
-        there = ", ".join(map(str, sorted(listed)[-5:])) or "none"
-        raise Invalid(f"{objects.name} has no version {version}: the newest are {there}")
-    if not listed and data_files:
+        now = _listing(objects, at_least)
+        if now.newest <= listed.newest:
+            break
+        listed = now
+    if found is None and passed_over:
         raise Corrupt(
-            f"there are {len(data_files)} data files and no checkpoint: restore checkpoints, or "
-            "name another place",
-            path=objects.name,
+            f"no version can be read ({'; '.join(passed_over)}): restore checkpoints from "
+            "elsewhere",
+            path=f"{objects.name}/{keys.CHECKPOINTS}",
         )
-    found, passed_over = _newest_whole(objects, listed, version)
     return Found(
         state=found,
         version=0 if found is None else found.version,
         passed_over=tuple(passed_over),
-        newest=max(listed, default=0),
-        checkpoints=frozenset(listed),
-        data_files=frozenset(data_files),
+        listed=listed,
     )
+
+
+def _listing(objects: Objects, at_least: int) -> Listing:
+    found = listing(objects)
+    while at_least > found.newest:
+        try:
+            found.checkpoints[at_least] = objects.head(keys.checkpoint_key(at_least)).size
+        except NotFound:
+            break
+        at_least += 1
+    return found
+
+
+def _check_listing(objects: Objects, version: int | None, listed: Listing) -> None:
+    if version is not None and version not in listed.checkpoints:
+        newest = ", ".join(map(str, sorted(listed.checkpoints)[-5:])) or "none"
+        raise Invalid(f"{objects.name} has no version {version}: the newest are {newest}")
+    if not listed.checkpoints and listed.data_files:
+        raise Corrupt(
+            f"there are {len(listed.data_files)} data files and no checkpoint: restore "
+            "checkpoints, or name another place",
+            path=objects.name,
+        )
 
 
 def _newest_whole(
     objects: Objects, listed: Mapping[int, int], version: int | None
 ) -> tuple[State | None, list[str]]:
+    """A version, None for none; and those that were passed over."""
     reasons: list[str] = []
     wanted = sorted(listed, reverse=True) if version is None else [version]
     for number in wanted:
@@ -114,12 +153,7 @@ def _newest_whole(
             return load(objects, number, listed[number]), reasons
         except (Corrupt, NotFound) as error:
             reasons.append(f"version {number}: {error}")
-    if reasons:
-        raise Corrupt(
-            f"no version can be read ({'; '.join(reasons)}): restore checkpoints from elsewhere",
-            path=f"{objects.name}/{keys.CHECKPOINTS}",
-        )
-    return None, []
+    return None, reasons
 
 
 def load(objects: Objects, version: int, size: int) -> State:
@@ -149,13 +183,13 @@ def _read_end(
     key = keys.checkpoint_key(version)
     label = f"{objects.name}/{key}"
     start = max(0, size - TAIL_SIZE)
-    tail = objects.get_range(key, start, size - start)
+    tail = _range(objects, key, start, size - start)
     footer = checkpoints.decode_footer(tail[-FOOTER_SIZE:], label, size)
     if footer.version != version:
         raise _foreign(objects, version, f"it says version {footer.version}")
     if footer.registry_offset < start:
         start = footer.checkpoint_offset
-        tail = objects.get_range(key, start, size - start)
+        tail = _range(objects, key, start, size - start)
     stored = tail[footer.registry_offset - start : -FOOTER_SIZE]
     if crc64(stored) != footer.registry_crc:
         raise Corrupt("a registry fails its checksum", path=label, offset=footer.registry_offset)
@@ -173,12 +207,16 @@ def _read_end(
 
 
 def _read_checkpoint(objects: Objects, row: Row, reservoir_id: bytes) -> Checkpoint:
-    key = keys.checkpoint_key(row.version)
-    try:
-        section = objects.get_range(key, row.offset, row.size)
-    except Invalid as error:  # the object ends before
-        raise Corrupt(f"a checkpoint is cut short ({error})", path=key) from error
+    section = _range(objects, keys.checkpoint_key(row.version), row.offset, row.size)
     return _checked(objects, row, section, reservoir_id)
+
+
+def _range(objects: Objects, key: str, start: int, length: int) -> bytes:
+    try:
+        return objects.get_range(key, start, length)
+    except Invalid as error:  # it ends before
+        path = f"{objects.name}/{key}"
+        raise Corrupt("a checkpoint is cut short", path=path, offset=start) from error
 
 
 def _checked(objects: Objects, row: Row, section: bytes, reservoir_id: bytes) -> Checkpoint:

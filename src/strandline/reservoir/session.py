@@ -35,6 +35,8 @@ class Session:
         self._bytes = 0
         self._sent: list[Blob] = []
         self._deleted: set[int] = set()
+        self._claimed: list[Sequence[int]] = []
+        """Pages that are ours, and may not be written: a ``write_many`` failed."""
 
     def write(self, page_id: int, data: Buffer) -> None:
         """Give a page new bytes."""
@@ -45,7 +47,7 @@ class Session:
             raise too_large(page_id)
         pool = self._open()
         pool.claim(page_id, self.number)
-        old = self._pages.get(page_id)
+        old = self._pages.get(page_id)  # from here on as in _put_one, without the call
         self._bytes += len(stored) if old is None else len(stored) - len(old)
         self._pages[page_id] = stored
         if self._deleted:
@@ -57,21 +59,17 @@ class Session:
         """The same for many pages; of a page that is named twice the last counts."""
         if len(page_ids) != len(pages):
             raise Invalid(f"{len(page_ids)} page ids and {len(pages)} pages: give one for each")
-        pool = self._open()
-        pool.claim_many(_checked(page_ids), self.number)
-        self._deleted.difference_update(page_ids)
-        for first in range(0, len(pages), _STEP):
-            stored = _packed(pages[first : first + _STEP], self._flags)
-            if max(map(len, stored)) > PAGE_BYTES_MAX:
-                raise too_large(page_ids[first])
-            count = len(self._pages)
-            self._pages.update(zip(page_ids[first : first + _STEP], stored, strict=True))
-            if len(self._pages) == count + len(stored):
-                self._bytes += sum(map(len, stored))
-            else:  # some were there
-                self._bytes = sum(map(len, self._pages.values()))
-            if self._bytes >= pool.file_bytes:
-                self._send()
+        stored = _packed(pages, self._flags)
+        for page_id, data in zip(_checked(page_ids), stored, strict=True):
+            if len(data) > PAGE_BYTES_MAX:
+                raise too_large(page_id)
+        self._open().claim_many(page_ids, self.number)
+        for first in range(0, len(stored), _STEP):
+            try:
+                self._put(page_ids[first : first + _STEP], stored[first : first + _STEP])
+            except BaseException:
+                self._claimed.append(tuple(page_ids[first:]))
+                raise
 
     def read(self, page_id: int) -> bytes | None:
         """The bytes of a page, None when there is no such page."""
@@ -120,15 +118,39 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _put(self, page_ids: Sequence[int], stored: Sequence[bytes]) -> None:
+        """A few pages at once, or one by one when a file becomes full."""
+        sizes = sum(map(len, stored))
+        if self._bytes + sizes >= self._open().file_bytes:
+            for page_id, data in zip(page_ids, stored, strict=True):
+                self._put_one(page_id, data)
+            return
+        count = len(self._pages)
+        self._pages.update(zip(page_ids, stored, strict=True))
+        self._deleted.difference_update(page_ids)
+        if len(self._pages) == count + len(stored):
+            self._bytes += sizes
+        else:  # some were there
+            self._bytes = sum(map(len, self._pages.values()))
+
+    def _put_one(self, page_id: int, stored: bytes) -> None:
+        old = self._pages.get(page_id)
+        self._bytes += len(stored) if old is None else len(stored) - len(old)
+        self._pages[page_id] = stored
+        if self._deleted:
+            self._deleted.discard(page_id)
+        if self._bytes >= self._open().file_bytes:
+            self._send()
+
     def _send(self) -> None:
         blob = self._open().send(self._pages)
         self._sent.append(blob)
         self._pages, self._bytes = {}, 0
 
     def _forget(self, pool: Pool) -> None:
-        changed = [self._pages, self._deleted, *(blob.ids.tolist() for blob in self._sent)]
-        pool.disown(changed)
-        self._pages, self._deleted = {}, set()
+        sent = (blob.ids.tolist() for blob in self._sent)
+        pool.disown([self._pages, self._deleted, *sent, *self._claimed])
+        self._pages, self._deleted, self._claimed = {}, set(), []
         self._sent, self._bytes = [], 0
 
     def _open(self) -> Pool:

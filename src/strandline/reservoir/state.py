@@ -17,7 +17,7 @@ class State(msgspec.Struct, kw_only=True, eq=False):
     """The newest checkpoint that is durable; 0 when there is none yet."""
     term: int = 0
     kept_term: int = 0
-    """Objects of terms up to this one, of which the tables know nothing, are deleted by nobody."""
+    """Objects from up to this version are deleted by nobody: damage was found when it was made."""
     meta: bytes = b""
     pages: PageTable
     files: FileTable
