@@ -19,6 +19,7 @@ from strandline.cli import (
     lake,
     pipeline,
     read,
+    reservoir,
     topics,
 )
 from strandline.env import process
@@ -47,6 +48,7 @@ def make_app() -> App:
         app.command(command, sort_key=place)
     app.command(backup.app)
     app.command(backup.restore, sort_key=backup.PLACE + 1)
+    app.command(reservoir.app)
     return app
 
 

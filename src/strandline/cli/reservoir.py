@@ -1,0 +1,285 @@
+"""``strandline reservoir``: what is in one, whether it is whole, and clearing up after damage.
+
+``inspect`` and ``verify`` read only, beside a process that writes. ``clean`` takes the reservoir
+over for a moment, as any opening for writing does: whoever has it open for writing is fenced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from strandline.cli import backup, cells
+from strandline.cli.backup import PRINTED, Printed
+from strandline.cli.cells import Made, Row, row_of
+from strandline.cli.options import Flag
+from strandline.cli.output import output, print_report
+from strandline.cli.progress import Bar
+from strandline.env.object_store import open_objects
+from strandline.env.objects import Objects
+from strandline.errors import Corrupt, Invalid, NotFound
+from strandline.reservoir import check, inspect, keys
+from strandline.reservoir.check import CheckReport, Damage
+from strandline.reservoir.inspect import (
+    CheckpointSummary,
+    FileSummary,
+    GarbageSummary,
+    ObjectSummary,
+    ReservoirSummary,
+)
+from strandline.reservoir.requests import CountedObjects, Requests
+from strandline.reservoir.reservoir import Reservoir
+from strandline.reservoir.versions import DEFAULT, version_names
+from strandline.settings import ReservoirSettings
+
+PLACE = backup.PLACE + 2  # among the commands of the help page
+_URL = "URL of the reservoir: a folder, s3://bucket/prefix, az:// or gs://."
+
+# Nothing is dropped for being old: how many versions are kept is its program's business.
+_KEEP_ALL = ReservoirSettings(
+    keep_versions=1_000_000, snapshot_interval=1_000_000, compact_share=0.0
+)
+
+app = App(name="reservoir", help="Inspect, verify and clean up a reservoir.", sort_key=PLACE)
+
+Url = Annotated[str, Parameter(metavar="URL", help=_URL)]
+Version = Annotated[str, Parameter(metavar="NAME", help="The stream version to look at.")]
+
+
+@app.command(name="inspect")
+def show(url: Url, /, *, version: Version = DEFAULT, printed: Printed = PRINTED) -> None:
+    """Show checkpoints, files, how much of them is alive, and objects that nobody counts on.
+
+    Works beside a process that writes.
+    """
+    with _opened(url, version) as objects:
+        found = inspect.inspect(objects)
+        asked = objects.requests()
+    lists: dict[str, Sequence[Row]] = {
+        "checkpoints": [_checkpoint_row(each) for each in reversed(found.checkpoints)],
+        "files": [_file_row(each) for each in found.files],
+        "garbage": [_garbage_row(each) for each in found.garbage],
+        **_strangers(found),
+        "passed over": [Made({}, {"reason": cells.plain(each)}) for each in found.passed_over],
+    }
+    json = {"requests": cells.jsonable(asked), "cost": asked.cost()}
+    print_report(printed.output, row_of(found, _facts(found, asked), **json), lists)
+
+
+@app.command
+def verify(url: Url, /, *, version: Version = DEFAULT, printed: Printed = PRINTED) -> None:
+    """Read every object and check every checksum; change nothing. Exit code 3 when one is damaged.
+
+    Works beside a process that writes.
+    """
+    with Bar() as bar, _opened(url, version) as objects:
+        report = check.verify(objects, bar.show)
+        asked = objects.requests()
+    facts = {
+        "reservoir": cells.plain(report.place),
+        "version": str(report.version),
+        "checked": f"{report.checkpoints} checkpoints, {report.files} files, {report.pages} pages",
+        "read": cells.size(asked.bytes_out),
+        "asked": _asked(asked),
+        "result": "good" if report.ok else f"{len(report.damage)} places are damaged",
+    }
+    lists: dict[str, Sequence[Row]] = {
+        "damage": [_damage_row(each) for each in report.damage],
+        **_strangers(report),
+    }
+    json = {"ok": report.ok, "requests": cells.jsonable(asked), "cost": asked.cost()}
+    print_report(printed.output, row_of(report, facts, **json), lists)
+    if not report.ok:
+        raise _damaged(report)
+
+
+@app.command
+def clean(
+    url: Url,
+    /,
+    *,
+    version: Version = DEFAULT,
+    yes: Annotated[Flag, Parameter(name=["--yes", "-y"])] = False,
+    printed: Printed = PRINTED,
+) -> None:
+    """Delete what was set aside because a damaged version may have needed it. It asks first.
+
+    Whoever has the reservoir open for writing is fenced by this, and stops.
+
+    Parameters
+    ----------
+    yes
+        Do not ask.
+    """
+    done = {"objects": 0, "bytes": 0}
+    with _opened(url, version) as objects:
+        doomed = inspect.inspect(objects).set_aside
+        if doomed:
+            size = sum(each.size for each in doomed)
+            if not yes:
+                _ask(f"Delete {len(doomed)} objects ({cells.size(size)}) that were set aside?")
+            done = _clean(objects)
+    texts = {"objects deleted": str(done["objects"]), "freed": cells.size(done["bytes"])}
+    output(printed.output).one(Made(dict(done), texts))
+    if not doomed and printed.output == "table":
+        print("nothing was set aside", file=sys.stderr)
+
+
+def _clean(objects: Objects) -> dict[str, int]:
+    """Delete what was set aside; how much went."""
+    before = inspect.listed(objects).sizes
+    with Reservoir(objects, settings=_KEEP_ALL) as reservoir:
+        reservoir.clean()
+        reservoir.checkpoint(reservoir.meta)  # a later opening must know that nothing is set aside
+    gone = before.keys() - inspect.listed(objects).sizes.keys()
+    return {"objects": len(gone), "bytes": sum(before[key] for key in gone)}
+
+
+@contextlib.contextmanager
+def _opened(url: str, version: str) -> Iterator[CountedObjects]:
+    """The objects of one stream version, counted. What is no reservoir is told with what to do."""
+    if url.startswith("memory://"):
+        unseen = Invalid("a reservoir in memory:// is seen by its own process alone")
+        unseen.add_note("name a folder, s3://bucket/prefix, az:// or gs://")
+        raise unseen
+    with (
+        contextlib.closing(open_objects(url)) as root,
+        contextlib.closing(open_objects(f"{url.rstrip('/')}/{version}")) as objects,
+    ):
+        try:
+            yield CountedObjects(objects)
+        except NotFound as error:
+            missing = Invalid(f"there is no reservoir in {url} with stream version {version!r}")
+            missing.add_note(_what_is_there(root, url))
+            raise missing from error
+
+
+def _what_is_there(root: Objects, url: str) -> str:
+    """What whoever found no reservoir should try."""
+    if next(root.list(keys.CHECKPOINTS), None) is not None:
+        parent, _, name = url.rstrip("/").rpartition("/")
+        return f"this is the folder of one stream version: name {parent or '.'} --version {name}"
+    names = version_names(root)
+    if next(root.list(f"{DEFAULT}/{keys.CHECKPOINTS}"), None) is not None:
+        names.append(DEFAULT)
+    if names:
+        return f"name another with --version: there are {', '.join(names)}"
+    return "check the url; a program that opens a reservoir there for writing makes one"
+
+
+def _ask(question: str) -> None:
+    """Let a person think again; nobody else may go on."""
+    refused = Invalid("nothing was deleted")
+    refused.add_note("answer y to delete it, or give --yes")
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise refused
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise refused
+
+
+def _facts(found: ReservoirSummary, asked: Requests) -> dict[str, str]:
+    stored = sum(each.size for each in found.files)
+    alive = f", {found.live_bytes / stored:.0%} alive" if stored else ""
+    return {
+        "reservoir": cells.plain(found.place),
+        "id": found.id,
+        "version": str(found.version),
+        "pages": str(found.pages),
+        "checkpoints": _amount([each.size or 0 for each in found.checkpoints]),
+        "files": f"{len(found.files)}, {cells.size(stored)}{alive}",
+        "garbage": _amount([each.size for each in found.garbage]),
+        "set aside": _amount([each.size for each in found.set_aside]),
+        "left over": _amount([each.size for each in found.left_over]),
+        "meta": cells.size(found.meta_bytes),
+        "all objects": cells.size(found.size),
+        "asked": _asked(asked),
+    }
+
+
+def _amount(sizes: Sequence[int]) -> str:
+    return f"{len(sizes)}, {cells.size(sum(sizes))}" if sizes else "none"
+
+
+def _asked(asked: Requests) -> str:
+    return (
+        f"{asked.gets} gets, {asked.lists} lists, {cells.size(asked.bytes_out)}: "
+        f"about {asked.cost():.6f} dollars in a bucket"
+    )
+
+
+def _checkpoint_row(found: CheckpointSummary) -> Row:
+    return Made(
+        {},
+        {
+            "version": str(found.version),
+            "kind": found.kind + (", bundle" if found.bundle else ""),
+            "made": None if found.made_us is None else cells.moment(found.made_us),
+            "pages": cells.text(found.pages),
+            "deleted": cells.text(found.deleted),
+            "size": "gone" if found.size is None else cells.size(found.size),
+            "problem": cells.plain(found.problem) or None,
+        },
+    )
+
+
+def _file_row(found: FileSummary) -> Row:
+    return Made(
+        {},
+        {
+            "file": found.file_id,
+            "pages": f"{found.live_pages} of {found.pages}",
+            "alive": f"{found.live_ratio:.0%}",
+            "size": cells.size(found.size),
+            "since": str(found.since),
+            "object": "gone" if found.missing else found.key,
+        },
+    )
+
+
+def _garbage_row(found: GarbageSummary) -> Row:
+    columns = {
+        "file": found.file_id,
+        "since": str(found.since),
+        "size": cells.size(found.size),
+        "object": found.key,
+    }
+    return Made({}, columns)
+
+
+def _strangers(found: ReservoirSummary | CheckReport) -> dict[str, Sequence[Row]]:
+    """Objects that the newest version knows nothing of."""
+    return {
+        "set aside": [_object_row(each) for each in found.set_aside],
+        "left over": [_object_row(each) for each in found.left_over],
+        "of unknown names": [_object_row(each) for each in found.unknown],
+    }
+
+
+def _object_row(found: ObjectSummary) -> Row:
+    return Made({}, {"object": cells.plain(found.key), "size": cells.size(found.size)})
+
+
+def _damage_row(found: Damage) -> Row:
+    return Made(
+        {},
+        {
+            "object": cells.plain(found.object),
+            "byte": str(found.offset),
+            "page": None if found.page is None else str(found.page),
+            "reason": cells.plain(found.reason),
+        },
+    )
+
+
+def _damaged(report: CheckReport) -> Corrupt:
+    first = report.damage[0]
+    more = len(report.damage) - 1
+    reason = first.reason + (f" (and {more} more places)" if more else "")
+    error = Corrupt(reason, path=f"{report.place}/{first.object}", offset=first.offset)
+    error.add_note("put the object back from a copy, or open an older version with at=")
+    return error

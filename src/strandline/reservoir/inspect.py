@@ -1,0 +1,228 @@
+"""What is in a reservoir: its checkpoints, its files, and objects that it does not count on.
+
+The requests of a recovery, a listing, and a request for the header of each checkpoint. Nothing is
+changed, and a writer goes on meanwhile. Objects that the newest version knows nothing of are
+
+    set aside   of a term up to ``kept_term``, or all of them while a newer version is damaged:
+                nobody deletes them but ``clean``
+    left over   of a writer that died, or of one that is at work just now: the next opening for
+                writing deletes them
+    unknown     of a name that no reservoir gives: deleted by nobody
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from strandline.env.objects import Objects
+from strandline.errors import Corrupt, Invalid, NotFound
+from strandline.reservoir import checkpoint as checkpoints
+from strandline.reservoir import keys, recovery
+from strandline.reservoir.recovery import Found
+from strandline.reservoir.registry import Row
+from strandline.reservoir.state import State
+
+
+class ObjectSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """An object, as the listing tells it."""
+
+    key: str
+    size: int
+
+
+class CheckpointSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """A checkpoint that versions can be put together from."""
+
+    version: int
+    kind: str
+    """``snapshot`` or ``changes``."""
+    bundle: bool
+    """Its object begins with the pages that it tells of."""
+    made_us: int | None
+    pages: int | None
+    """Pages with a new place; of a snapshot all pages."""
+    deleted: int | None
+    size: int | None
+    """Of its object; None when that is gone."""
+    problem: str = ""
+
+
+class FileSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """A file with live pages."""
+
+    file_id: str
+    key: str
+    pages: int
+    live_pages: int
+    size: int
+    live_bytes: int
+    live_ratio: float
+    since: int
+    """The version that listed it first."""
+    missing: bool
+
+
+class GarbageSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that only older versions need."""
+
+    file_id: str
+    key: str
+    since: int
+    """The first version that does without it."""
+    size: int
+
+
+class ReservoirSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What is in a reservoir."""
+
+    place: str
+    id: str
+    version: int
+    pages: int
+    live_bytes: int
+    meta_bytes: int
+    size: int
+    """Of all objects."""
+    checkpoints: list[CheckpointSummary]
+    files: list[FileSummary]
+    garbage: list[GarbageSummary]
+    set_aside: list[ObjectSummary]
+    left_over: list[ObjectSummary]
+    unknown: list[ObjectSummary]
+    passed_over: list[str]
+    """Newer versions that cannot be read, and why."""
+
+
+class Listing(msgspec.Struct, kw_only=True, eq=False):
+    """The objects of a reservoir by what they are: their sizes."""
+
+    checkpoints: dict[int, int]
+    data_files: dict[int, int]
+    unknown: dict[str, int]
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Of all objects, by their names."""
+        named = {keys.checkpoint_key(each): size for each, size in self.checkpoints.items()}
+        named |= {keys.file_key(each): size for each, size in self.data_files.items()}
+        return named | self.unknown
+
+    def file_size(self, file_id: int) -> int | None:
+        """The size of the object that a file lies in, None when that is not listed."""
+        if keys.is_bundle(file_id):
+            return self.checkpoints.get(keys.bundle_version(file_id))
+        return self.data_files.get(file_id)
+
+
+class Strangers(msgspec.Struct, frozen=True, kw_only=True):
+    """Objects that the newest version knows nothing of."""
+
+    set_aside: list[ObjectSummary]
+    left_over: list[ObjectSummary]
+    unknown: list[ObjectSummary]
+
+
+def inspect(objects: Objects) -> ReservoirSummary:
+    """Look at a reservoir. ``NotFound`` when there is none."""
+    found = recovery.recover(objects)
+    state = found.state
+    if state is None:
+        raise NotFound(f"there is no reservoir in {objects.name}")
+    listing = listed(objects)  # later than the version, so what that needs is in it
+    others = strangers(listing, found, state)
+    files = [_file(file_id, state, listing) for file_id in sorted(state.files.live)]
+    return ReservoirSummary(
+        place=objects.name,
+        id=state.reservoir_id.hex(),
+        version=state.version,
+        pages=len(state.pages),
+        live_bytes=sum(each.live_bytes for each in files),
+        meta_bytes=len(state.meta),
+        size=sum(listing.sizes.values()),
+        checkpoints=[_checkpoint(objects, row, listing) for row in state.rows],
+        files=files,
+        garbage=[
+            GarbageSummary(
+                file_id=f"{file_id:016x}", key=keys.file_key(file_id), since=since, size=size
+            )
+            for file_id, since in sorted(state.files.garbage.items())
+            if (size := listing.file_size(file_id)) is not None
+        ],
+        set_aside=others.set_aside,
+        left_over=others.left_over,
+        unknown=others.unknown,
+        passed_over=list(found.passed_over),
+    )
+
+
+def listed(objects: Objects) -> Listing:
+    """All objects under the reservoir's prefix."""
+    found = Listing(checkpoints={}, data_files={}, unknown={})
+    for info in objects.list():
+        if (version := keys.version_of(info.key)) is not None:
+            found.checkpoints[version] = info.size
+        elif (file_id := keys.file_of(info.key)) is not None:
+            found.data_files[file_id] = info.size
+        else:
+            found.unknown[info.key] = info.size
+    return found
+
+
+def strangers(listing: Listing, found: Found, state: State) -> Strangers:
+    """The objects that the newest version knows nothing of. Pure."""
+    rows = {row.version for row in state.rows}
+    files = state.files.live.keys() | state.files.garbage.keys()
+    by_term: list[tuple[int, ObjectSummary]] = [
+        (version, ObjectSummary(key=keys.checkpoint_key(version), size=size))
+        for version, size in sorted(listing.checkpoints.items())
+        if version not in rows and keys.bundle_id(version) not in files
+    ]
+    by_term += [
+        (keys.origin_of(file_id), ObjectSummary(key=keys.file_key(file_id), size=size))
+        for file_id, size in sorted(listing.data_files.items())
+        if file_id not in files
+    ]
+    # What a damaged version may need is set aside by the next opening: it counts so already.
+    is_kept = bool(found.passed_over)
+    return Strangers(
+        set_aside=[each for term, each in by_term if is_kept or term <= state.kept_term],
+        left_over=[each for term, each in by_term if not (is_kept or term <= state.kept_term)],
+        unknown=[
+            ObjectSummary(key=key, size=size) for key, size in sorted(listing.unknown.items())
+        ],
+    )
+
+
+def _checkpoint(objects: Objects, row: Row, listing: Listing) -> CheckpointSummary:
+    header, problem = None, ""
+    key = keys.checkpoint_key(row.version)
+    try:
+        first = objects.get_range(key, row.offset, checkpoints.HEADER_SIZE)
+        header = checkpoints.decode_header(first, f"{objects.name}/{key}")
+    except (Corrupt, Invalid, NotFound) as error:
+        problem = str(error)
+    return CheckpointSummary(
+        version=row.version,
+        kind="snapshot" if row.is_snapshot else "changes",
+        bundle=row.is_bundle,
+        made_us=None if header is None else header.made_us,
+        pages=None if header is None else header.pages,
+        deleted=None if header is None else header.deleted,
+        size=listing.checkpoints.get(row.version),
+        problem=problem,
+    )
+
+
+def _file(file_id: int, state: State, listing: Listing) -> FileSummary:
+    entry = state.files.live[file_id]
+    return FileSummary(
+        file_id=f"{file_id:016x}",
+        key=keys.file_key(file_id),
+        pages=entry.pages,
+        live_pages=entry.pages - entry.dead_pages,
+        size=entry.ref.size,
+        live_bytes=entry.live_bytes,
+        live_ratio=round(entry.live_bytes / entry.ref.size, 3),
+        since=entry.added_at,
+        missing=listing.file_size(file_id) is None,
+    )
