@@ -26,12 +26,18 @@ class Flights(Generic[Answer]):
         self._lock = threading.Lock()
         self._flights: dict[int, _Flight[Answer]] = {}
 
+    def waiting(self) -> int:
+        """How many wait for what another fetches."""
+        with self._lock:
+            return sum(flight.joined - 1 for flight in self._flights.values())
+
     def join(self, number: int, work: Callable[[], Answer]) -> Answer:
         """What ``work`` gives, for all who join while it is done once."""
         while True:
             mine: _Flight[Answer] = _Flight()
             with self._lock:
                 flight = self._flights.setdefault(number, mine)
+                flight.joined += 1
             if flight is mine:
                 return self._lead(number, mine, work)
             flight.landed.wait()
@@ -58,5 +64,6 @@ class _Flight(Generic[Answer]):
 
     def __init__(self) -> None:
         self.landed = threading.Event()
+        self.joined = 0
         self.answer: Answer | None = None
         self.error: StrandlineError | None = None

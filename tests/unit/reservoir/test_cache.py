@@ -100,6 +100,17 @@ def test_a_file_added_again_takes_the_place_of_the_old_one():
     assert world.cache.statistics().bytes == new.ref.size
 
 
+def test_a_new_file_larger_than_the_cache_costs_no_other_its_place():
+    world = World(files_max=2)
+    small, large = made(1), made(2, pages=21)
+    world.cache.add(small.ref, [small.data])
+
+    world.cache.add(large.ref, [large.data])
+
+    assert world.ids() == [1]
+    assert world.cache.statistics().failures == 0
+
+
 def test_a_restart_keeps_the_files():
     world = World()
     files = [world.stored(n) for n in (1, 2, 3)]
@@ -284,8 +295,9 @@ def test_a_file_that_somebody_removed_is_downloaded_again():
 
     data = world.cache.open(file.ref).pread(1000, 0)
 
-    assert data == file.data
-    assert world.cache.statistics().bytes == 1000
+    assert (data, world.ids()) == (file.data, [1])
+    statistics = world.cache.statistics()
+    assert (statistics.bytes, statistics.bypassed) == (1000, 0)
 
 
 def test_a_download_that_comes_damaged_is_asked_for_once_more():

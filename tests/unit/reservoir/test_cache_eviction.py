@@ -35,6 +35,16 @@ def test_the_file_used_longest_ago_goes_first():
     assert world.ids() == [1, 2, 4]
 
 
+def test_of_files_used_equally_often_the_order_of_use_decides():
+    world = World(files_max=3)
+    added(world, [1, 2, 3])
+    opened(world, 3, 2, 1)
+
+    opened(world, 4)
+
+    assert world.ids() == [1, 2, 4]
+
+
 def test_a_file_that_was_used_often_outlives_newer_ones():
     world = World(files_max=3)
     opened(world, 1, 1, 1, 1, 2, 3)

@@ -4,6 +4,7 @@ while files are given up, and none waits for ever."""
 from __future__ import annotations
 
 import random
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,7 +18,7 @@ from strandline.reservoir.cache import Cache
 from strandline.reservoir.flights import Flights
 from strandline.reservoir.reading import PageReader
 from strandline.testing.sim_objects import SimObjects
-from tests.unit.reservoir.cached_files import DEADLINE_S, World, stored
+from tests.unit.reservoir.cached_files import DEADLINE_S, PAGE_SIZE, World, damage, stored
 
 
 class Gate:
@@ -57,14 +58,19 @@ def threads(count: int) -> Iterator[Callable[..., Future[bytes]]]:
         yield pool.submit
 
 
-def wait_for_misses(cache: Cache, count: int) -> None:
-    """Until so many have found nothing: then they are about to wait, or wait."""
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Look again and again, up to a deadline."""
     pause = threading.Event()
     for _ in range(int(DEADLINE_S * 1000)):
-        if cache.statistics().misses >= count:
+        if holds():
             return
         pause.wait(0.001)
-    raise AssertionError(f"{count} misses did not come")
+    raise AssertionError("it did not come to that")
+
+
+def wait_for_misses(cache: Cache, count: int) -> None:
+    """Until so many have found nothing: then they wait, or are about to."""
+    wait_until(lambda: cache.statistics().misses >= count)
 
 
 def test_concurrent_readers_of_a_file_share_one_download():
@@ -82,22 +88,67 @@ def test_concurrent_readers_of_a_file_share_one_download():
     assert world.objects.calls["get_ranges"] == 1
 
 
-def test_concurrent_readers_share_one_failure_and_the_next_tries_again():
-    world = World()
-    file = world.stored(1)
-    gate = Gate(world.objects)
-    world.objects.fail("get_ranges", how="before")
+@pytest.fixture
+def restless() -> Iterator[None]:
+    """Threads take turns so often that every order of their steps comes up."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("restless")
+def test_readers_that_miss_at_the_same_moment_never_download_twice():
+    world = World(files_max=300)
+    files = [world.stored(n) for n in range(1, 251)]
+    together = threading.Barrier(4, timeout=DEADLINE_S)
+
+    def read() -> bytes:
+        for file in files:
+            together.wait()
+            world.cache.open(file.ref)
+        return b""
 
     with threads(4) as start:
-        reads = [start(lambda: world.cache.open(file.ref).pread(1000, 0)) for _ in range(4)]
-        gate.wait_for(1)
-        wait_for_misses(world.cache, 4)
-        gate.open()
-        errors = [read.exception(DEADLINE_S) for read in reads]
+        for reads in [start(read) for _ in range(4)]:
+            reads.result(DEADLINE_S)
 
-    assert any(isinstance(error, Unreachable) for error in errors)
-    assert all(error is None or isinstance(error, Unreachable) for error in errors)
-    assert world.cache.open(file.ref).pread(1000, 0) == file.data
+    assert world.objects.calls["get_ranges"] == len(files)
+
+
+def test_a_failure_is_the_answer_for_all_who_wait_and_the_next_tries_again():
+    flights: Flights[bytes] = Flights()
+
+    def fail() -> bytes:
+        wait_until(lambda: flights.waiting() == 3)
+        raise Unreachable("no answer")
+
+    with threads(4) as start:
+        joined = [start(flights.join, 1, fail) for _ in range(4)]
+        errors = [each.exception(DEADLINE_S) for each in joined]
+
+    assert [type(error) for error in errors] == [Unreachable] * 4
+    assert flights.join(1, lambda: b"fetched") == b"fetched"
+
+
+def test_many_who_meet_the_same_damage_have_it_replaced_once():
+    world = World()
+    file = world.stored(1)
+    reader = PageReader(world.objects, world.cache)
+    together = threading.Barrier(4, timeout=DEADLINE_S)
+
+    def read() -> bytes:
+        together.wait()
+        return reader.read(*file.page(3))
+
+    for turn in range(1, 51):
+        reader.read(*file.page(0))
+        damage(world.disk, file, 3 * PAGE_SIZE)
+        with threads(4) as start:
+            pages = [each.result(DEADLINE_S) for each in [start(read) for _ in range(4)]]
+
+        assert pages == [file.content(3)] * 4
+        assert world.objects.calls["get_ranges"] == 1 + turn
 
 
 def test_at_most_so_many_downloads_run_at_once():

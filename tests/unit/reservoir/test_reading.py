@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import random
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -228,16 +229,23 @@ def test_one_bad_page_among_many_is_named(world: World):
         PageReader(world.objects).read_many([file.page(number) for number in range(10)])
 
 
-def test_a_folder_of_this_machine_is_read_without_requests(data_dir: str):
-    objects = FolderObjects(data_dir, OsDisk())
-    files = [stored(objects, n, pages=2) for n in range(1, 3 * DESCRIPTORS_MAX)]
-    reader = PageReader(objects)
+def test_a_folder_of_this_machine_is_read_with_a_bounded_number_of_descriptors(data_dir: str):
+    files = [made(n, pages=2) for n in range(1, 3 * DESCRIPTORS_MAX)]
+    Path(data_dir, "data").mkdir(parents=True)
+    for file in files:
+        Path(data_dir, file.key).write_bytes(file.data)
+    reader = PageReader(FolderObjects(data_dir, OsDisk()))
 
-    for _ in range(2):
-        assert [reader.read(*file.page(1)) for file in files] == [f.content(1) for f in files]
+    def read_all(seed: int) -> bool:
+        order = random.Random(seed).sample(files, len(files))
+        return all(reader.read(*file.page(1)) == file.content(1) for file in order)
 
-    descriptors = [link.resolve() for link in Path("/proc/self/fd").iterdir()]
-    assert sum(data_dir in str(path) for path in descriptors) <= DESCRIPTORS_MAX
+    with ThreadPoolExecutor(4) as pool:
+        right = list(pool.map(read_all, range(8)))
+
+    descriptors = [str(link.resolve()) for link in Path("/proc/self/fd").iterdir()]
+    assert all(right)
+    assert 0 < sum(f"{data_dir}/data/" in path for path in descriptors) <= DESCRIPTORS_MAX
     reader.close()
 
 
