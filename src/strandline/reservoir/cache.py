@@ -164,7 +164,7 @@ class Cache:
             self._release(room, part)
 
     def forget(self, file_ids: Iterable[int]) -> None:
-        """Remove files that nobody will ask for again."""
+        """Remove files that nobody will ask for again. One on its way comes, and goes with time."""
         with self._state:
             self._check_open()
             for file_id in file_ids:
