@@ -146,12 +146,12 @@ class Pool:
         """The same for all of these, or for none."""
         self.check()
         owners = self._owners
-        with self.lock:
-            for page_id in page_ids:
-                owner = owners.get(page_id, session)
-                if owner != session:
-                    raise _owned(page_id, owner)
-            owners.update(dict.fromkeys(page_ids, session))
+        new = [page_id for page_id in page_ids if owners.get(page_id) != session]
+        for count, page_id in enumerate(new):
+            owner = owners.setdefault(page_id, session)
+            if owner != session:
+                self.disown([new[:count]])
+                raise _owned(page_id, owner)
 
     def disown(self, groups: Iterable[Iterable[int]]) -> None:
         """Pages whose changes are committed or forgotten; some may be named twice."""

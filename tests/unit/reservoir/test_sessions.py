@@ -3,6 +3,8 @@ last change of a page wins; and what a checkpoint has is there after reopening."
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from strandline.errors import Conflict
@@ -199,6 +201,35 @@ def test_a_refused_write_many_claims_none_of_its_pages(world):
 
         third.commit()
         assert pages_of(reservoir) == {1: b"1", 2: b"2"}
+
+
+@pytest.mark.parametrize("turn", [1, 2, 3])
+def test_a_page_has_one_owner_although_another_writes_it_while_many_are_claimed(world, turn):
+    refused, turns = [], itertools.count(1)
+
+    class Ids(list):
+        """Page ids; when they were gone through so often, another session writes the last."""
+
+        def __iter__(self):
+            yield from super().__iter__()
+            if next(turns) == turn:
+                attempt(lambda: other.write(3, b"other"))
+
+    def attempt(write):
+        try:
+            write()
+        except Conflict as error:
+            refused.append(error)
+
+    with world.open() as reservoir:
+        session, other = reservoir.session(), reservoir.session()
+
+        attempt(lambda: session.write_many(Ids([1, 2, 3]), [b"1", b"2", b"3"]))
+
+        assert len(refused) == (next(turns) > turn)
+        other.commit()
+        session.commit()
+        assert pages_of(reservoir) in ({3: b"other"}, {1: b"1", 2: b"2", 3: b"3"})
 
 
 def test_write_many_is_as_many_writes(world, data):
