@@ -8,6 +8,7 @@ import pytest
 
 from strandline.errors import NewerFormat, NotFound, Unreachable
 from strandline.reservoir import check, codec, keys
+from strandline.reservoir.checkpoint import FOOTER_SIZE
 from strandline.reservoir.inspect import inspect
 from strandline.reservoir.reservoir import Reservoir
 from strandline.settings import ReservoirSettings
@@ -248,6 +249,7 @@ def test_objects_that_are_not_counted_on_are_named_and_are_no_damage(objects: Si
 
 def test_what_was_set_aside_after_damage_is_named_until_it_is_cleaned(objects: SimObjects):
     broken = keys.checkpoint_key(inspect(objects).version)
+    footer_at = len(objects.snapshot()[broken].data) - FOOTER_SIZE
     damage(objects, broken, -1)
     before = check.verify(objects)
 
@@ -258,7 +260,7 @@ def test_what_was_set_aside_after_damage_is_named_until_it_is_cleaned(objects: S
         reservoir.clean()
     cleaned = check.verify(objects)
 
-    assert broken in {each.object for each in before.damage}
+    assert [(each.object, each.offset) for each in before.damage] == [(broken, footer_at)]
     assert taken_over.damage == []
     assert broken in {each.key for each in taken_over.set_aside}
     assert (cleaned.damage, cleaned.set_aside) == ([], [])
