@@ -46,7 +46,9 @@ def data_files(objects: SimObjects) -> list[str]:
 
 
 def damage(objects: SimObjects, key: str, offset: int) -> None:
-    replace(objects, key, flipped(objects.snapshot()[key].data, offset))
+    """Flip a bit; a negative offset is from the end."""
+    stored = objects.snapshot()[key].data
+    replace(objects, key, flipped(stored, offset % len(stored)))
 
 
 def replace(objects: SimObjects, key: str, data: bytes) -> None:
