@@ -2,7 +2,8 @@
 
 1. List the objects. Checkpoints have their version as their name.
 2. Fetch the end of the newest: footer, registry, and mostly the checkpoint itself.
-3. Fetch the checkpoints since the last snapshot, each exactly its bytes, as the registry says.
+3. Fetch the checkpoints since the last snapshot, each exactly its bytes, as the registry says. When
+   it is the snapshot itself, the end of one other tells whether they are of the same reservoir.
 
 What fails a checksum, is cut short or missing, or has a valid content that belongs elsewhere
 (another version, another reservoir, an older copy: its checksum is not the one that the registry
@@ -39,6 +40,7 @@ from strandline.reservoir.state import State
 T = TypeVar("T")
 
 TRIES = 16
+WITNESSES_MAX = 3
 TAIL_SIZE = 1024 * 1024
 """What is fetched of the newest checkpoint at first."""
 
@@ -150,10 +152,38 @@ def _newest_whole(
     wanted = sorted(listed, reverse=True) if version is None else [version]
     for number in wanted:
         try:
-            return load(objects, number, listed[number]), reasons
+            found = load(objects, number, listed[number])
+            if found.snapshot_version == number:
+                _check_kin(objects, found, listed)
+            return found, reasons
         except (Corrupt, NotFound) as error:
             reasons.append(f"version {number}: {error}")
     return None, reasons
+
+
+def _check_kin(objects: Objects, found: State, listed: Mapping[int, int]) -> None:
+    """Complain when a snapshot, which nothing else vouches for, is of another reservoir.
+
+    The objects next to it tell: one that is its kin is enough, for a stranger may be among them.
+    """
+    strangers = 0
+    others = sorted(listed.keys() - {found.version}, key=lambda each: abs(each - found.version))
+    for version in others[:WITNESSES_MAX]:
+        try:
+            footer = _again(partial(_read_footer, objects, version, listed[version]))
+        except (Corrupt, NotFound):
+            continue
+        if footer.reservoir_id == found.reservoir_id:
+            return
+        strangers += 1
+    if strangers:
+        raise _foreign(objects, found.version, "it is of another reservoir")
+
+
+def _read_footer(objects: Objects, version: int, size: int) -> Footer:
+    key = keys.checkpoint_key(version)
+    end = _range(objects, key, max(0, size - FOOTER_SIZE), min(size, FOOTER_SIZE))
+    return checkpoints.decode_footer(end, f"{objects.name}/{key}", size)
 
 
 def load(objects: Objects, version: int, size: int) -> State:
