@@ -11,11 +11,13 @@
     40      8     branches
     48      8     pieces of large values
     56      8     bytes of all leaves
-    64      4     f, how many free page numbers follow
-    68      4*f   page numbers that were used and are free
+    64      8     page numbers that were used and are forgotten
+    72      4     f, how many free page numbers follow
+    76      4*f   page numbers that were used and are free
 
 All little-endian. Page numbers are 1 for this page and from 2 on for others. At most FREE_MAX free
-numbers are kept; more are forgotten, which costs a number out of 2^32 and nothing else.
+numbers are kept; more are forgotten, which costs a number out of 2^32 and nothing else. Every
+number below the next is that of a page, or free, or forgotten: so the counts add up.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ ROOT_NUMBER = 1
 FREE_MAX = 4096
 
 _MAGIC = b"STRNDMAP"
-_FIXED = struct.Struct("<8sHHIQQQQQQI")
+_FIXED = struct.Struct("<8sHHIQQQQQQQI")
 
 
 class Root:
@@ -41,6 +43,7 @@ class Root:
     __slots__ = (
         "branches",
         "entries",
+        "forgotten",
         "free",
         "height",
         "leaf_bytes",
@@ -59,6 +62,7 @@ class Root:
         self.branches = 0
         self.pieces = 0
         self.leaf_bytes = 0
+        self.forgotten = 0
         self.free: list[int] = []
 
 
@@ -74,6 +78,7 @@ def encode(root: Root) -> bytes:
         root.branches,
         root.pieces,
         root.leaf_bytes,
+        root.forgotten,
         len(root.free),
     )
     return fixed + struct.pack(f"<{len(root.free)}I", *root.free)
@@ -87,9 +92,9 @@ def decode(data: Buffer, where: str) -> Root:
     _, version, root.height, root.top, root.number_next, *counts, free = _FIXED.unpack_from(data)
     if version > FORMAT_VERSION:
         raise NewerFormat(f"{where} has format {version}, and this Strandline knows 1: upgrade it")
-    root.entries, root.leaves, root.branches, root.pieces, root.leaf_bytes = counts
+    root.entries, root.leaves, root.branches, root.pieces, root.leaf_bytes, root.forgotten = counts
     if free > FREE_MAX or len(data) != _FIXED.size + 4 * free:
-        raise Corrupt("the list of free pages has another length", path=where, offset=64)
+        raise Corrupt("the list of free pages has another length", path=where, offset=72)
     root.free = list(struct.unpack_from(f"<{free}I", data, _FIXED.size))
     if version < 1 or not _makes_sense(root):
         raise Corrupt("the numbers contradict each other", path=where, offset=8)
@@ -107,7 +112,7 @@ def _makes_sense(root: Root) -> bool:
         and (root.branches > 0) == (root.height > 1)
         and (root.entries >= root.leaves or (root.entries, root.leaves) == (0, 1))
         and root.leaf_bytes >= root.leaves
-        and pages + len(root.free) <= root.number_next - NUMBER_FIRST
+        and pages + len(root.free) + root.forgotten == root.number_next - NUMBER_FIRST
         and min(numbers) >= NUMBER_FIRST
         and max(numbers) < root.number_next
         and len(set(numbers)) == len(numbers)

@@ -286,6 +286,8 @@ class Tiers:
         self.freed.add(n)
         if len(self.root.free) < FREE_MAX:
             self.root.free.append(n)
+        else:
+            self.root.forgotten += 1
 
     def _unspill(self, n: int) -> None:
         if n in self.spilled:

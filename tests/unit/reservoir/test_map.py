@@ -172,8 +172,13 @@ def test_what_is_over_a_limit_is_refused_and_changes_nothing():
 
 @pytest.mark.parametrize(
     "options",
-    [{"space": -1}, {"space": 1 << 31}, {"page_bytes": 127}, {"page_bytes": 1 << 20}]
-    + [{"ram_bytes": -1}],
+    [
+        {"space": -1},
+        {"space": 1 << 31},
+        {"page_bytes": 127},
+        {"page_bytes": 1 << 20},
+        {"ram_bytes": -1},
+    ],
 )
 def test_options_that_cannot_be_are_refused(options):
     with pytest.raises(Invalid):

@@ -1,4 +1,4 @@
-"""Promise: an iterator goes on behind the last key it gave, whatever is changed between its steps."""
+"""Promise: an iterator goes on behind the last key it gave, whatever changes between its steps."""
 
 from __future__ import annotations
 
