@@ -177,7 +177,9 @@ def _read_checkpoint(
 
 def _passed_over(found: Found, told: set[str]) -> Iterator[Damage]:
     """Newer versions that cannot be put together though their own objects are good."""
-    newer = sorted((each for each in found.listed.checkpoints if each > found.version), reverse=True)
+    newer = sorted(
+        (each for each in found.listed.checkpoints if each > found.version), reverse=True
+    )
     for version, reason in zip(newer, found.passed_over, strict=True):
         key = keys.checkpoint_key(version)
         if key not in told:
