@@ -157,6 +157,11 @@ def _newest_whole(
                 _check_kin(objects, found, listed)
             return found, reasons
         except (Corrupt, NotFound) as error:
+            if number == version and isinstance(error, NotFound):
+                raise NotFound(
+                    f"version {version} cannot be recovered any more: {error}; a larger "
+                    "keep_versions keeps more"
+                ) from error
             reasons.append(f"version {number}: {error}")
     return None, reasons
 
