@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from strandline.env.objects import Objects
 from strandline.errors import Corrupt, Invalid, NotFound
@@ -29,6 +30,7 @@ from strandline.reservoir import checkpoint as checkpoints
 from strandline.reservoir import codec, keys, recovery, registry
 from strandline.reservoir.checkpoint import FOOTER_SIZE
 from strandline.reservoir.codec import Ids
+from strandline.reservoir.downloads import TRIES_MAX
 from strandline.reservoir.files import GARBAGE_ROW, FileRef, FileTable
 from strandline.reservoir.inspect import Listing, ObjectSummary, listed, strangers
 from strandline.reservoir.pages import ROW, Rows
@@ -254,14 +256,14 @@ def _check_files(objects: Objects, files: list[_File], progress: Progress) -> li
 def _check_file(objects: Objects, file: _File) -> list[Damage]:
     key = keys.file_key(file.ref.file_id)
     try:
-        data = _fetch(objects, key, file.ref)
+        data, is_good = _fetch(objects, key, file.ref)
     except NotFound:
         if file.is_garbage:
             return []  # deleted since it was listed
         reason = f"a data file is gone, with {len(file.ids)} live pages"
         return [Damage(object=key, offset=0, page=None, reason=reason)]
     damage = [*_check_index(data, file, key), *_check_pages(data, file, key)]
-    if not damage and codec.crc64(data) != file.ref.crc64:
+    if not damage and not is_good:
         reason = "a data file fails its CRC-64, where no live page lies"
         damage.append(Damage(object=key, offset=0, page=None, reason=reason))
     return damage
@@ -281,12 +283,26 @@ def _check_index(data: bytes, file: _File, key: str) -> Iterator[Damage]:
         return
     if (header.file_id, header.flags) != (ref.file_id, ref.flags):
         yield Damage(object=key, offset=0, page=None, reason="a data file is another one")
-    inside = set(zip(ids.tolist(), offsets.tolist(), np.diff(offsets).tolist(), strict=False))
-    columns = (file.ids, file.rows["offset"], file.rows["size"])
-    for page_id, offset, size in zip(*(column.tolist() for column in columns), strict=True):
-        if (page_id, offset, size) not in inside:
-            reason = "a page is not where the index of its file has it"
-            yield Damage(object=key, offset=offset, page=page_id, reason=reason)
+    for at in np.flatnonzero(~_are_inside(file, ids, offsets)).tolist():
+        yield Damage(
+            object=key,
+            offset=int(file.rows[at]["offset"]),
+            page=int(file.ids[at]),
+            reason="a page is not where the index of its file has it",
+        )
+
+
+def _are_inside(file: _File, ids: Ids, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which of the live pages are in the index of their file; that names each page once."""
+    if not len(ids):
+        return np.zeros(len(file.ids), dtype=bool)
+    order = np.argsort(ids)
+    at = order[np.minimum(ids[order].searchsorted(file.ids), len(ids) - 1)]
+    begins, sizes = offsets[at], np.diff(offsets)[at]
+    inside: NDArray[np.bool_] = (
+        (ids[at] == file.ids) & (begins == file.rows["offset"]) & (sizes == file.rows["size"])
+    )
+    return inside
 
 
 def _check_pages(data: bytes, file: _File, key: str) -> Iterator[Damage]:
@@ -306,11 +322,14 @@ def _check_pages(data: bytes, file: _File, key: str) -> Iterator[Damage]:
         )
 
 
-def _fetch(objects: Objects, key: str, ref: FileRef) -> bytes:
-    """A whole file, or what is left of it: only two bad answers are believed."""
-    data = _prefix(objects, key, ref.size)
-    is_good = len(data) == ref.size and codec.crc64(data) == ref.crc64
-    return data if is_good else _prefix(objects, key, ref.size)
+def _fetch(objects: Objects, key: str, ref: FileRef) -> tuple[bytes, bool]:
+    """A whole file, or what is left of it, and whether it is right: only two bad answers count."""
+    for _ in range(TRIES_MAX):
+        data = _prefix(objects, key, ref.size)
+        is_good = len(data) == ref.size and codec.crc64(data) == ref.crc64
+        if is_good:
+            break
+    return data, is_good
 
 
 def _prefix(objects: Objects, key: str, size: int) -> bytes:

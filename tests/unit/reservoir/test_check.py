@@ -159,6 +159,23 @@ def test_a_valid_file_in_the_place_of_another_is_noticed(objects: SimObjects):
     assert {each.object for each in found} == {first, second}
 
 
+def test_an_index_that_does_not_agree_with_the_table_is_noticed(monkeypatch: pytest.MonkeyPatch):
+    """Every checksum is right: only a mistake of the writer can make such a file."""
+    encode = codec.encode_index
+    monkeypatch.setattr(
+        codec, "encode_index", lambda ids, *rest, **more: encode(ids + 1, *rest, **more)
+    )
+    objects = SimObjects()
+    with Reservoir(objects) as reservoir, reservoir.session() as session:
+        session.write(5, b"page")
+        session.commit()
+        reservoir.checkpoint()
+
+    (found,) = check.verify(objects).damage
+
+    assert (found.page, found.reason) == (5, "a page is not where the index of its file has it")
+
+
 def test_a_checkpoint_that_only_older_versions_need_is_missed(objects: SimObjects):
     first, *_, newest = inspect(objects).checkpoints
     assert newest.version - first.version >= 2
