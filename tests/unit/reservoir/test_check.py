@@ -9,6 +9,7 @@ import pytest
 from strandline.errors import NewerFormat, NotFound, Unreachable
 from strandline.reservoir import check, codec, keys
 from strandline.reservoir.checkpoint import FOOTER_SIZE
+from strandline.reservoir.files import FileTable
 from strandline.reservoir.inspect import inspect
 from strandline.reservoir.reservoir import Reservoir
 from strandline.settings import ReservoirSettings
@@ -159,21 +160,36 @@ def test_a_valid_file_in_the_place_of_another_is_noticed(objects: SimObjects):
     assert {each.object for each in found} == {first, second}
 
 
-def test_an_index_that_does_not_agree_with_the_table_is_noticed(monkeypatch: pytest.MonkeyPatch):
-    """Every checksum is right: only a mistake of the writer can make such a file."""
-    encode = codec.encode_index
-    monkeypatch.setattr(
-        codec, "encode_index", lambda ids, *rest, **more: encode(ids + 1, *rest, **more)
-    )
-    objects = SimObjects()
-    with Reservoir(objects) as reservoir, reservoir.session() as session:
-        session.write(5, b"page")
-        session.commit()
-        reservoir.checkpoint()
+def test_what_only_a_mistake_of_the_writer_can_make_is_noticed(monkeypatch: pytest.MonkeyPatch):
+    """Every checksum is right, and what they cover does not fit together."""
+    encode, told = codec.encode_index, []
 
-    (found,) = check.verify(objects).damage
+    def of_other_pages(ids, *rest, **more):
+        return encode(ids + 1, *rest, **more)
 
-    assert (found.page, found.reason) == (5, "a page is not where the index of its file has it")
+    def of_another_file(*rest, file_id, **more):
+        return encode(*rest, file_id=file_id + 1, **more)
+
+    for owner, name, mistake in (
+        (codec, "encode_index", of_other_pages),
+        (codec, "encode_index", of_another_file),
+        (FileTable, "kill", lambda *_: None),
+    ):
+        objects = SimObjects()
+        with monkeypatch.context() as patch, Reservoir(objects) as reservoir:
+            patch.setattr(owner, name, mistake)
+            with reservoir.session() as session:
+                for page_id in (5, 6, 5):
+                    session.write(page_id, b"page")
+                    session.commit()
+                    reservoir.checkpoint()
+        told.append({each.reason for each in check.verify(objects).damage})
+
+    assert told == [
+        {"a page is not where the index of its file has it"},
+        {"a data file is another one"},
+        {"0 pages are alive, and 0 of 1 dead"},
+    ]
 
 
 def test_a_checkpoint_that_only_older_versions_need_is_missed(objects: SimObjects):
