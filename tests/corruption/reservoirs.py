@@ -21,6 +21,11 @@ from strandline.testing.sim_objects import SimObjects
 SETTINGS = ReservoirSettings(
     file_bytes=250, snapshot_interval=4, keep_versions=2, compact_share=0.3, uploads_at_once=1
 )
+GREEDY = msgspec.structs.replace(
+    SETTINGS, file_bytes=800, compact_share=1.0, snapshot_interval=1, keep_versions=0
+)
+"""Rewrites whatever it may."""
+
 PAGES = range(1, 13)
 Model = dict[int, bytes]
 FEW = {1: b"one", 2: b"two" * 9}
@@ -52,10 +57,11 @@ class Small(msgspec.Struct, frozen=True):
         return self.objects.snapshot()[key].data
 
 
-def opened(objects: SimObjects, *, readonly: bool = False, seed: int = 1) -> Reservoir:
+def opened(objects: SimObjects, *, readonly: bool = False, seed: int = 1,
+           settings: ReservoirSettings = SETTINGS) -> Reservoir:  # fmt: skip
     return Reservoir(
         objects,
-        settings=SETTINGS,
+        settings=settings,
         readonly=readonly,
         disk=SimDisk(seed=seed),
         clock=SimClock(),

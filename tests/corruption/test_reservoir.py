@@ -16,7 +16,9 @@ from strandline.errors import Corrupt
 from strandline.reservoir import keys
 from strandline.testing.sim_objects import SimObjects
 from tests.corruption.reservoirs import (
+    GREEDY,
     PAGES,
+    Small,
     opened,
     outcome,
     small,
@@ -193,6 +195,9 @@ def test_damage_is_never_copied_into_a_new_file(step):
     """Rewriting takes whole files; after it each page is right, or as unreadable as before."""
     whole = small()
     expected = whole.states[whole.newest]
+    undamaged = whole.objects.fork()
+    assert _wrong_after_work(undamaged, expected) == []
+    assert not any(file_key in undamaged.snapshot() for file_key in _files_with_pages(whole))
     laundered = []
     for key in [key for key in whole.keys if not key.endswith(f"{whole.newest}")]:
         content = whole.data(key)
@@ -203,10 +208,15 @@ def test_damage_is_never_copied_into_a_new_file(step):
     assert laundered == []
 
 
+def _files_with_pages(whole: Small) -> list[str]:
+    with opened(whole.objects.fork(), readonly=True) as found:
+        return [keys.file_key(file_id) for file_id in found._state.files.live]
+
+
 def _wrong_after_work(objects: SimObjects, expected: dict[int, bytes]) -> list[int]:
     """Pages that are wrong after a few checkpoints, which rewrite whatever they can."""
     try:
-        reservoir = opened(objects)
+        reservoir = opened(objects, settings=GREEDY)
     except Corrupt:
         return []
     if reservoir.recovered.passed_over:

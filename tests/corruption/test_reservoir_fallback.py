@@ -193,9 +193,9 @@ def test_a_store_that_does_not_answer_is_no_damage():
     calls = whole.objects.fork()
     opened(calls).close()
     for at in range(1, calls.calls_total + 1):
-        for how in ("before", "denied"):
+        for how, once in (("before", True), ("before", False), ("denied", True)):
             objects = whole.objects.fork()
-            objects.fail("*", at, how=how, once=False)
+            objects.fail("*", at, how=how, once=once)
             with pytest.raises(Exception, match=r"no answer|not allowed"):
                 opened(objects)
             objects.heal()

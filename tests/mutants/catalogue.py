@@ -16,6 +16,7 @@ from tests.mutants.deliveries import DELIVERIES
 from tests.mutants.far import FAR
 from tests.mutants.mutant import Mutant
 from tests.mutants.pipelines import PIPELINES
+from tests.mutants.reservoir import RESERVOIR
 from tests.mutants.transfers import TRANSFERS
 
 MUTANTS = {
@@ -297,6 +298,7 @@ MUTANTS = {
     ),
     **FAR,
     **PIPELINES,
+    **RESERVOIR,
     **DELIVERIES,
     **TRANSFERS,
 }
@@ -308,6 +310,8 @@ SAMPLE = (
     "use the seqs of a lost tail again",
     "let the local copy go before the commit",
     "believe an upload without reading it back",
+    "overwrite a version of another writer",
+    "checkpoint before all files are stored",
 )
 """Run with every ``make test``; all of them with ``make crash``."""
 

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import random
 
+import msgspec
 import pytest
 
 from strandline.env.folder import FolderObjects
@@ -19,10 +20,14 @@ from strandline.reservoir.reservoir import Reservoir
 from strandline.testing.choices import Newest, Oldest
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
-from tests.crash.sim.reservoirs import CACHE, PAGES, ROUNDS, World, opened, pages_of
+from tests.crash.sim.reservoirs import CACHE, PAGES, ROUNDS, SETTINGS, World, opened, pages_of
 from tests.crash.sim.watch import power_losses
 
 FOLDER = "/far/reservoir"
+GREEDY = msgspec.structs.replace(
+    SETTINGS, file_bytes=800, compact_share=1.0, snapshot_interval=1, keep_versions=0
+)
+"""Rewrites whatever it may."""
 SEED = 20_261_116
 
 
@@ -128,6 +133,27 @@ def test_a_damaged_file_of_the_cache_is_replaced(damage):
 
     if damage in ("flipped", "another"):
         assert healed
+
+
+def test_a_damaged_file_of_the_cache_hinders_no_rewriting():
+    """Files are rewritten from good bytes: those of the object store, when the cache has none."""
+    world = _cached_world()
+    world.settings = GREEDY
+    world.close()
+    world.open()
+    assert world.reservoir is not None
+    damaged = _cached_files(world.disk)
+    for path in damaged:
+        _damage(world.disk, path, "flipped")
+    before = set(world.reservoir._state.files.live)
+
+    for _ in range(4):
+        world.checkpoint()
+
+    assert world.reservoir.statistics().damaged_files == ()
+    assert not before & set(world.reservoir._state.files.live)
+    world.check_shown()
+    world.close()
 
 
 def _cached_files(disk: SimDisk) -> list[str]:
