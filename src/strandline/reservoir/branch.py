@@ -56,7 +56,7 @@ class Branch:
         self.size = size
         """Bytes as a page: exact after decoding and encoding, in between nearly so."""
         self.dirty = False
-        self.used = True
+        self.used = False
 
     def ram(self) -> int:
         return _BRANCH_RAM + _CHILD_RAM * len(self.children) + self.size

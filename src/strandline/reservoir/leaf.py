@@ -56,7 +56,7 @@ class Leaf:
         self.size = size
         """Bytes as a page: exact after decoding and encoding, in between nearly so."""
         self.dirty = False
-        self.used = True
+        self.used = False
 
     def ram(self) -> int:
         """Bytes in memory, as measured with small objects and lists."""

@@ -58,7 +58,7 @@ class Piece:
         self.n = n
         self.data = data
         self.dirty = False
-        self.used = True
+        self.used = False
 
     @property
     def size(self) -> int:

@@ -7,8 +7,8 @@
     session   everything else; what it has in flight, in its cache or far away is its own business
 
 Out of memory goes what was not used for longest, by second chance: a page that was used since it
-was last looked at is passed over once. Pieces go before leaves, and leaves before branches until
-branches take half of the memory.
+was last looked at is passed over once, and coming into memory is no use yet. Pieces go before
+leaves, and leaves before branches until branches take half of the memory.
 
 A page is in one of these states:
 

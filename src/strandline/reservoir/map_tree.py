@@ -119,10 +119,12 @@ class Tree:
         """Mend the tree from the leaf of this key upwards, after it has changed."""
         path, leaf = self._path(key)
         node: Leaf | Branch = leaf
+        grew = False
         while True:
             if node.size > self._page_bytes:
                 order = self._split(path, node, order)
-            elif self._is_small(node):
+                grew = True
+            elif not grew and self._is_small(node):  # a small one that grows is left to grow
                 self._join(path, node)
             else:
                 return

@@ -213,6 +213,7 @@ def test_page_numbers_are_used_again():
 
     assert max(pages.pages) < 15
     made.check()
+    assert small_map(pages).get(b"large") == bytes((199,)) * 3_000_000
 
 
 def test_get_many_answers_in_the_order_of_the_keys():
@@ -264,11 +265,26 @@ def test_put_many_over_many_batches():
     made.check()
 
 
-def test_overwriting_with_shorter_values_merges_leaves():
+def test_put_many_gives_back_the_pages_of_large_values():
+    for others in (2, 5):
+        made, _ = filled(100)
+        made.put(b"000051", LARGE)
+
+        made.put_many((b"%06d" % n, b"small") for n in range(51 - others, 51 + others))
+
+        assert made.statistics().pieces == 0
+        assert made.get(b"000051") == b"small"
+        made.check()
+
+
+@pytest.mark.parametrize("at_once", [1, 10, 1000])
+def test_overwriting_with_shorter_values_merges_leaves(at_once: int):
     made = small_map()
     made.put_many((b"%04d" % n, b"v" * 60) for n in range(1000))
     leaves = made.statistics().leaves
 
+    for first in range(0, 1000, at_once):
+        made.put_many((b"%04d" % n, b"") for n in range(first, first + at_once))
     for n in range(1000):
         made.put(b"%04d" % n, b"")
 

@@ -97,6 +97,19 @@ def use_a_page_twice(pages: MemoryPages) -> None:
     put(pages, Branch(number, 1, damaged.keys, damaged.children, 0))
 
 
+def share_a_piece(pages: MemoryPages) -> None:
+    """Two entries with one large value, and counts that say so."""
+    owner = next(each for each in leaves_of(pages) if b"large" in each.keys)
+    owner.values[0] = owner.values[owner.keys.index(b"large")]
+    before = len(pages.pages[FIRST + owner.n])
+    put(pages, owner)
+    root = root_of(pages)
+    root.leaf_bytes += len(pages.pages[FIRST + owner.n]) - before
+    root.pieces += 1
+    root.number_next += 1
+    put(pages, root)
+
+
 def lose_a_leaf(pages: MemoryPages) -> None:
     del pages.pages[FIRST + leaves_of(pages)[2].n]
 
@@ -159,6 +172,7 @@ DAMAGES = [
     empty_a_leaf,
     swap_two_children,
     use_a_page_twice,
+    share_a_piece,
     lose_a_leaf,
     lose_a_piece,
     shorten_a_piece,

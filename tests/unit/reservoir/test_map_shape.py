@@ -37,6 +37,17 @@ def test_inserts_one_by_one_fill_the_pages(order: str, fill_min: float, page_byt
     made.check()
 
 
+def test_ascending_inserts_fill_branches_as_well():
+    made = PagedMap(MemoryPages(), page_bytes=256)
+
+    for key in keys("ascending"):
+        made.put(key, b"a value of some bytes")
+
+    found = made.statistics()
+    children = (found.leaves + found.branches) / found.branches
+    assert children > 11, "of 13 that have room"
+
+
 @pytest.mark.parametrize("order", ["ascending", "any"])
 def test_put_many_fills_the_pages(order: str):
     made = PagedMap(MemoryPages(), page_bytes=1024)

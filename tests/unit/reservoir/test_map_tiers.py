@@ -190,6 +190,61 @@ def test_a_failed_commit_or_checkpoint_can_be_repeated():
         assert dict(small_map(pages).range()) == entries()
 
 
+def test_what_is_used_again_and_again_stays_in_memory():
+    pages = MemoryPages()
+    made = small_map(pages)
+    put_in_any_order(made, entries())
+    made.save()
+    found = small_map(pages)
+    found.get_many([b"000500"])
+    found.get(b"000500")
+    again: list[int] = []
+
+    for key in sorted(entries(), key=lambda key: key[::-1]):  # each in another leaf than before
+        found.get(key)
+        before = pages.calls["read"]
+        found.get(b"000500")
+        again.append(pages.calls["read"] - before)
+
+    assert pages.calls["read"] > 50
+    assert sum(again) == 0
+
+
+@pytest.mark.parametrize("put_short", [False, True])
+def test_a_merge_that_cannot_read_its_neighbour_has_changed_nothing(put_short: bool):
+    """Every key goes, or gets a short value, in a map that was just opened; reads fail."""
+    pages = MemoryPages()
+    made = PagedMap(pages, page_bytes=512)
+    wanted = entries(150, 100)
+    made.put_many(wanted.items())
+    made.save()
+    failures = 0
+
+    for key in random.Random(7).sample(sorted(wanted), len(wanted)):
+        for nth in range(1, 20):
+            found = PagedMap(pages, page_bytes=512)
+            found.get(key)  # the path is in memory: what is read now is read for a merge
+            pages.fail("read", nth)
+            try:
+                if put_short:
+                    found.put_many([(key, b"")])
+                else:
+                    found.delete(key)
+                break
+            except Unavailable:
+                failures += 1
+                assert dict(found.range()) == wanted
+                found.check()
+        pages.on_call = None
+        wanted[key] = b""
+        if not put_short:
+            del wanted[key]
+        assert dict(found.range()) == wanted
+        found.save()
+
+    assert failures > 10
+
+
 def operations() -> list[Callable[[PagedMap], object]]:
     """Each needs pages that are not in memory, neighbours for a merge among them."""
     return [
