@@ -217,6 +217,13 @@ RESERVOIR = {
         WRITERS,
         "test_a_late_list_hides_nothing_from_a_writer[2]",
     ),
+    "miss files that a late list does not show": Mutant(
+        "reservoir.opening:gone",
+        "if _is_gone(objects, file_id)",
+        "",
+        WRITERS,
+        "test_a_late_list_hides_nothing_from_a_writer[4]",
+    ),
     "give files of two writers the same names": Mutant(
         "reservoir.pool:Pool.send",
         "keys.data_file_id(self.state.term, number)",

@@ -24,6 +24,8 @@ from strandline.reservoir.state import State
 from strandline.settings import ReservoirSettings
 
 TRIES = 16
+ASKED_MAX = 64
+"""Of more files that are not listed the listing is believed: it is a disaster, not a delay."""
 
 
 def open_state(
@@ -39,9 +41,9 @@ def open_state(
     taken = 0
     for _ in range(TRIES):
         found = recovery.recover(objects, at, at_least=taken)
-        if at is not None and (gone := [each for each in found.missing if _is_gone(objects, each)]):
+        if at is not None and (lost := gone(objects, found)):
             raise NotFound(
-                f"version {at} cannot be recovered any more: {len(gone)} of its files are deleted; "
+                f"version {at} cannot be recovered any more: {len(lost)} of its files are deleted; "
                 "a larger keep_versions keeps more"
             )
         if readonly and found.state is None:
@@ -72,8 +74,14 @@ def _take_over(checkpointer: Checkpointer, made: State, found: Found, clock: Clo
     return True
 
 
+def gone(objects: Objects, found: Found) -> list[int]:
+    """Files with live pages that are not there. A listing may be late, so a few are asked for."""
+    missing = found.missing
+    asked = [file_id for file_id in missing[:ASKED_MAX] if _is_gone(objects, file_id)]
+    return [*asked, *missing[ASKED_MAX:]]
+
+
 def _is_gone(objects: Objects, file_id: int) -> bool:
-    """Whether a file that is not listed is not there either: a listing may be late."""
     try:
         objects.head(keys.file_key(file_id))
     except NotFound:

@@ -108,6 +108,7 @@ class Reservoir:
         if readonly:
             self._pool.failure = Conflict("this reservoir is open for reading only")
         try:
+            missing = tuple(opening.gone(objects, found))
             left_over = 0 if readonly or self._quarantined else self._sweep(found.listed)
         except BaseException:
             self.close()
@@ -115,7 +116,7 @@ class Reservoir:
         self.recovered = Recovered(
             version=found.version,
             passed_over=found.passed_over,
-            missing=tuple(found.missing),
+            missing=missing,
             left_over=left_over,
         )
         if start_jobs and self._cache is not None:

@@ -309,6 +309,7 @@ def test_a_late_list_hides_nothing_from_a_writer(lag):
     with opened(world.objects, settings=LASTING, disk=SimDisk(seed=5)) as taker:
         assert int(taker.meta) == world.kept
         assert taker.recovered.version == world.version
+        assert taker.recovered.missing == ()
         assert pages_of(taker) == world.shown
         taker.checkpoint(b"99")
 
