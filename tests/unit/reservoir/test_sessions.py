@@ -45,6 +45,20 @@ def test_the_last_write_of_a_page_wins_within_a_session(world, data):
         assert reservoir.read(1) == data
 
 
+def test_the_last_of_several_full_files_with_a_page_wins(world):
+    with world.open() as reservoir:
+        session = reservoir.session()
+
+        for letter in (b"a", b"b", b"c"):
+            session.write(1, letter * FILE_BYTES)
+            assert session.read(1) == letter * FILE_BYTES
+
+        session.commit()
+        assert reservoir.read(1) == b"c" * FILE_BYTES
+        reservoir.checkpoint()
+    assert pages_of(world.open()) == {1: b"c" * FILE_BYTES}
+
+
 def test_the_last_commit_of_a_page_wins(world, data):
     with world.open() as reservoir:
         for earlier in (b"small one", FULL, b"another"):
