@@ -7,9 +7,8 @@ Which page lies where is known in memory only. Nothing is ever synced, and nothi
 a restart: the files of a dead spill are removed by the next one in the same folder. So a crash
 costs what was not saved, spilled or not.
 
-The disk is not trusted either: a page is given back only if its xxh3 (seeded with its id, so a page
-in another's place is noticed) is that of the page that came. If not, it is lost, and what was
-changed since the last save with it.
+The disk is not trusted either: a page is given back only if its xxh3, which is kept in memory, is
+that of the page that came. If not, it is lost, and what was changed since the last save with it.
 
 There are never more than ``bytes_max`` bytes in files. Places are used again, a larger one is cut;
 when the last page has gone, as after every save, the files go too. A full spill says so and is no
@@ -113,7 +112,7 @@ class Spill:
             if error.errno in _NO_ROOM:
                 return False
             raise self._unavailable(error) from error
-        checksum = xxh3_64_intdigest(data, page_id)
+        checksum = xxh3_64_intdigest(data)
         self._places[page_id] = _Place(file, offset, len(data), checksum)
         self._units += units
         return True
@@ -127,7 +126,7 @@ class Spill:
             data = place.file.pread(place.size, place.offset)
         except OSError as error:
             raise self._unavailable(error) from error
-        if xxh3_64_intdigest(data, page_id) != place.checksum:
+        if xxh3_64_intdigest(data) != place.checksum:
             raise Corrupt(
                 f"page {page_id} is not what was spilled: the changes since the last save are lost",
                 path=place.file.path,

@@ -137,4 +137,4 @@ def test_a_checkpoint_that_failed_at_any_request_can_be_repeated(spilling: bool)
             found.check()
             assert dict(found.range()) == wanted
 
-    assert failures >= 2
+    assert failures

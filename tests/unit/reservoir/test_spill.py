@@ -88,6 +88,29 @@ def test_places_are_used_again_and_large_ones_are_cut():
     assert [spill.get(page_id) for page_id in (5, 14)] == [b"\5" * UNIT_BYTES, b"again"]
 
 
+def test_the_rest_of_a_place_that_was_cut_is_used():
+    spill = small_spill(SimDisk(), files=1)
+    spill.put(1, b"x" * 3 * UNIT_BYTES)
+    spill.put(2, b"y")
+
+    spill.drop(1)
+
+    assert [spill.put(page_id, b"z") for page_id in range(3, 7)] == [True, True, True, False]
+
+
+def test_the_place_of_a_page_that_could_not_be_written_is_used():
+    disk = SimDisk()
+    spill = small_spill(disk, files=1)
+    spill.put(1, b"x")
+    disk.fail("write", errno=errno.EIO)
+
+    with pytest.raises(Unavailable):
+        spill.put(2, b"y" * 3 * UNIT_BYTES)
+
+    assert spill.put(2, b"y" * 3 * UNIT_BYTES)
+    assert spill.get(1) == b"x"
+
+
 def test_any_order_of_puts_and_drops_keeps_every_page():
     chance = random.Random(5)
     spill = small_spill(SimDisk(), files=8)
