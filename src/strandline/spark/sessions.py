@@ -3,7 +3,8 @@
 A session runs in this process and its children unless ``master`` names a cluster: no web page, no
 listening beyond loopback, few shuffle partitions, UTC, Arrow, this Python for the workers, filters
 handed to Python data sources. All of it can be overridden:
-``session(**{"spark.driver.memory": "4g"})``.
+``session(**{"spark.driver.memory": "4g"})``. Options of Java are joined with ours and come behind
+them, so that the caller's win.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib import resources
 from weakref import WeakSet
 
@@ -36,6 +38,7 @@ _QUIET = {
     "spark.sql.adaptive.coalescePartitions.initialPartitionNum": "4",
     "spark.sql.pyspark.jvmStacktrace.enabled": "false",
 }
+_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 _CONNECT_S = 10.0
 _known: WeakSet[SparkSession] = WeakSet()  # it complains when it is told twice
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -51,13 +54,19 @@ def session(master: str = "local[*]", **conf: str) -> SparkSession:
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         if _is_here(master):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    settings = {**_QUIET, **(_LOOPBACK if _is_here(master) else {})}
-    settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_logging()}"
     builder = SparkSession.builder.master(master).appName("strandline")
-    for name, value in {**settings, **conf}.items():
+    for name, value in conf_of(master, conf).items():
         builder = builder.config(name, value)
     with plain_errors():
         return register(builder.getOrCreate())
+
+
+def conf_of(master: str, given: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a session: ours, under those that are given."""
+    # Spark puts default options of Java before extra ones, wherever those were set.
+    java = f"-Dlog4j2.configurationFile={_logging()} {given.get(_JAVA_OPTIONS, '')}".rstrip()
+    ours = {**_QUIET, **(_LOOPBACK if _is_here(master) else {})}
+    return {**ours, **given, _JAVA_OPTIONS: java}
 
 
 def register(spark: SparkSession) -> SparkSession:
