@@ -91,6 +91,20 @@ def test_conditions_ranges_and_columns_choose_rows(spark: SparkSession, data_dir
         ]
 
 
+def test_all_conditions_of_a_table_are_one_step_for_spark(spark: SparkSession, data_dir):
+    with cold_store(data_dir) as store:
+        store.topic("t").delete(match="t003")
+        where = [("tag", ">=", "t002"), ("tag", "<", "t009"), ("key", ">", b"k")]
+
+        frame = table(spark, data_dir, "t", from_=30, to=150, where=where)
+
+        steps = frame._jdf.queryExecution().logical().toString().splitlines()
+        assert len(steps) == 2, "a filter and the files"
+        assert collected(frame) == [
+            row for row in records(data_dir) if 30 <= row[0] < 150 and "t002" <= row[3] < "t009"
+        ]
+
+
 def test_a_table_without_lake_or_records_has_its_columns(spark: SparkSession, data_dir):
     with open_store(data_dir) as store:
         store.topic("t")

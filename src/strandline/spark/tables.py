@@ -85,7 +85,9 @@ def table(
     if not found:
         nothing: list[tuple[Any, ...]] = []
         found = [spark.createDataFrame(nothing, _schema())]
-    return reduce(DataFrame.unionByName, found).select(*options.columns)
+    frame = reduce(DataFrame.unionByName, found)
+    # Each step of a frame is analysed anew by Spark: milliseconds that a small query is made of.
+    return frame if options.columns == named.RECORD else frame.select(*options.columns)
 
 
 def _native(
@@ -99,23 +101,24 @@ def _native(
     first, last = parts[0], parts[-1]
     remember_table(snapshot.name, first.manifest, files)
     folder = f"{spark_url(first.lake)}/{keys.data_folder(first.topic_id)}"
-    reading = spark.read.schema(_schema())
+    few = len(files) <= PATHS_MAX
+    paths = [f"{folder}/{name}" for name in files] if few else [folder]
     with plain_errors():  # Spark may lack what reads an object store
-        if len(files) <= PATHS_MAX:
-            frame = reading.parquet(*(f"{folder}/{name}" for name in files))
-        else:
-            frame = reading.parquet(folder).where(f.col("_metadata.file_name").isin(list(files)))
-    for condition in conditions:
-        frame = frame.where(expression(condition))
+        frame = spark.read.schema(_schema()).parquet(*paths)
+    held = [] if few else [f.col("_metadata.file_name").isin(list(files))]
+    held += [expression(condition) for condition in conditions]
     if first.file.first_seq < wanted.first_seq:
-        frame = frame.where(f.col("seq") >= wanted.first_seq)
-        frame = frame.where(_since(first, wanted.first_seq))
+        held += [f.col("seq") >= wanted.first_seq, _since(first, wanted.first_seq)]
     if wanted.last_seq < last.file.last_seq:
-        frame = frame.where(f.col("seq") <= wanted.last_seq)
-        frame = frame.where(_until(last, wanted.last_seq))
+        held += [f.col("seq") <= wanted.last_seq, _until(last, wanted.last_seq)]
     low, high = max(first.file.first_seq, snapshot.floor), min(last.file.last_seq, wanted.last_seq)
     hidden = snapshot.hidden()
-    return _without(spark, frame, hidden & BitMap64(range(low, high + 1)) if hidden else hidden)
+    seqs = np.array(list(hidden & BitMap64(range(low, high + 1))) if hidden else [], dtype="<i8")
+    ranges = _ranges(seqs)
+    if len(ranges) > RANGES_MAX:
+        listed = spark.createDataFrame(pa.table({"seq": seqs}))
+        return _holding(frame, held).join(f.broadcast(listed), "seq", "left_anti")
+    return _holding(frame, [*held, *(~f.col("seq").between(*ends) for ends in ranges)])
 
 
 def _since(part: FilePart, seq: int) -> Column:
@@ -129,19 +132,18 @@ def _until(part: FilePart, seq: int) -> Column:
     return expression(Condition("ts", "<=", file.zones[file.zone_at(seq)].ts_max))
 
 
-def _without(spark: SparkSession, frame: DataFrame, hidden: BitMap64) -> DataFrame:
-    """The rows of which the seq is not hidden."""
-    if not hidden:
-        return frame
-    seqs = np.array(list(hidden), dtype="<i8")
+def _ranges(seqs: Any) -> list[tuple[int, int]]:
+    """First and last of each run in an array of seqs."""
+    if not len(seqs):
+        return []
     breaks = np.flatnonzero(np.diff(seqs) > 1)
-    if len(breaks) < RANGES_MAX:
-        firsts, lasts = seqs[np.r_[0, breaks + 1]], seqs[np.r_[breaks, len(seqs) - 1]]
-        for low, high in zip(firsts.tolist(), lasts.tolist(), strict=True):
-            frame = frame.where(~f.col("seq").between(low, high))
-        return frame
-    listed = spark.createDataFrame(pa.table({"seq": seqs}))
-    return frame.join(f.broadcast(listed), "seq", "left_anti")
+    firsts, lasts = seqs[np.r_[0, breaks + 1]], seqs[np.r_[breaks, len(seqs) - 1]]
+    return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
+
+
+def _holding(frame: DataFrame, held: Sequence[Column]) -> DataFrame:
+    """The rows for which all of it holds, in one step."""
+    return frame.where(reduce(Column.__and__, held)) if held else frame
 
 
 def _hot(
@@ -166,10 +168,8 @@ def _hot(
     reading = spark.read.format("strandline").option("pinned", pinned_text(position))
     reading = reading.option("store", options.store).option("topic", snapshot.name)
     frame = reading.option("lake", options.lake).load()
-    frame = frame.where((f.col("seq") >= first_seq) & (f.col("seq") <= last_seq))
-    for condition in conditions:
-        frame = frame.where(expression(condition))
-    return frame
+    held = [f.col("seq") >= first_seq, f.col("seq") <= last_seq]
+    return _holding(frame, [*held, *(expression(condition) for condition in conditions)])
 
 
 def _schema() -> Any:
