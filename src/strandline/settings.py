@@ -184,7 +184,7 @@ class ReservoirSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
     compact_share: float = 0.33
     """A file whose live bytes are below this share of ``file_bytes`` may be rewritten; 0 rewrites
-    none. Higher: less space, more requests."""
+    none. Higher, up to a half: less space, more requests."""
 
     compression: Compression = "none"
     """``zstd`` packs each page by itself: fewer bytes stored and cached, more time for a page."""
@@ -308,7 +308,7 @@ def checked_reservoir(settings: ReservoirSettings) -> ReservoirSettings:
         "uploads_at_once": (1, 1000),
         "snapshot_interval": (1, 1_000_000),
         "keep_versions": (0, 1_000_000),
-        "compact_share": (0, 1),
+        "compact_share": (0, 0.5),
         "cache_bytes": (0, OPTION_MAX),
         "downloads_at_once": (1, 1000),
         "keep_last_versions": (-1, 1_000_000),

@@ -26,6 +26,9 @@ FILE_ROW = np.dtype(
 )
 """One file in a checkpoint; columns in this order."""
 
+INDEX_BYTES = 12
+"""Of a page in the index of its file."""
+
 GARBAGE_ROW = np.dtype([("file_id", "<u8"), ("deleted_at", "<u8")])
 
 
@@ -50,7 +53,8 @@ class FileEntry(msgspec.Struct, kw_only=True, gc=False):
 
     @property
     def live_bytes(self) -> int:
-        return self.ref.size - self.dead_bytes
+        """What a copy of the live pages would take."""
+        return self.ref.size - self.dead_bytes - INDEX_BYTES * self.dead_pages
 
     @property
     def is_dead(self) -> bool:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from strandline.errors import Closed, Conflict, Corrupt, StrandlineError
+from strandline.errors import Closed, Conflict, Corrupt, Invalid, StrandlineError
 from strandline.reservoir import keys
 from strandline.reservoir.blob import Blob
 from strandline.reservoir.codec import FLAG_ZSTD
@@ -110,6 +110,8 @@ class Pool:
             with self.lock:
                 if self._closed:
                     raise Closed(CLOSED)
+                if type(page_id) is not int:
+                    raise Invalid(f"{page_id!r} is no page id: use a whole number")
                 stored = self._waiting.get(page_id)
                 if stored is not None:
                     return unpack(stored, self.flags, page_id)

@@ -15,7 +15,7 @@ import msgspec
 from strandline.env.clock import Clock, SystemClock
 from strandline.env.disk import Disk, OsDisk
 from strandline.env.objects import Objects
-from strandline.errors import Closed, Conflict, Corrupt, Fenced, NotFound
+from strandline.errors import Closed, Conflict, Corrupt, Fenced, NotFound, Unavailable
 from strandline.jobs import Job
 from strandline.reservoir import compaction, garbage, keys, opening, recovery
 from strandline.reservoir.blob import Blob
@@ -271,7 +271,8 @@ class Reservoir:
         return job
 
     def _store(self, blob: Blob) -> None:
-        self._objects.put(keys.file_key(blob.file_id), blob.content)
+        # Created, not put: that is one request, where a put of many parts is one for each part.
+        self._objects.create(keys.file_key(blob.file_id), blob.content)
         self._stored(blob)
 
     def _stored(self, blob: Blob) -> None:
@@ -322,23 +323,29 @@ class Reservoir:
         abandoned = [
             file_id for file_id in self._pool.abandoned if not self._pool.is_flying(file_id)
         ]
-        self._delete(garbage.old_checkpoints(self._state, pending.dropped), [*files, *abandoned])
-        with self._pool.lock:
-            self._state.files.forget(files)
-            self._pool.abandoned = [each for each in self._pool.abandoned if each not in abandoned]
+        versions = garbage.old_checkpoints(self._state, pending.dropped)
+        if self._delete(versions, [*files, *abandoned]):
+            with self._pool.lock:
+                self._state.files.forget(files)
+                remaining = set(self._pool.abandoned).difference(abandoned)
+                self._pool.abandoned = sorted(remaining)
 
     def _sweep(self, listed: Listing) -> int:
         versions, files = garbage.left_overs(self._state, listed.checkpoints, listed.data_files)
-        self._delete(versions, files)
-        return len(versions) + len(files)
+        return len(versions) + len(files) if self._delete(versions, files) else 0
 
-    def _delete(self, versions: Iterable[int], files: Iterable[int]) -> None:
+    def _delete(self, versions: Iterable[int], files: Iterable[int]) -> bool:
+        """Whether they are gone. If not, later checkpoints and openings find them again."""
         doomed = [keys.checkpoint_key(version) for version in versions]
         doomed += [keys.file_key(file_id) for file_id in files]
-        if doomed:
-            self._objects.delete(doomed)
+        try:
+            if doomed:
+                self._objects.delete(doomed)
+        except Unavailable:
+            return False  # what was asked for is done; that old files stay a while harms nobody
         if self._cache is not None:
             self._cache.forget(files)
+        return True
 
     def _check_open(self) -> None:
         if self._closed:

@@ -7,7 +7,7 @@ import pytest
 
 from strandline.reservoir import compaction, keys
 from strandline.reservoir.compaction import LEFT_OVER_MAX
-from strandline.reservoir.files import FileEntry, FileRef
+from strandline.reservoir.files import INDEX_BYTES, FileEntry, FileRef
 
 FULL = 1000
 SHARE = 0.33
@@ -15,7 +15,8 @@ SHARE = 0.33
 
 def entry(live: int, *, file_id: int = 1, size: int = FULL, added_at: int = 1) -> FileEntry:
     ref = FileRef(file_id, size, 0)
-    return FileEntry(ref=ref, pages=9, dead_bytes=size - live, dead_pages=1, added_at=added_at)
+    dead_bytes = size - live - INDEX_BYTES
+    return FileEntry(ref=ref, pages=9, dead_bytes=dead_bytes, dead_pages=1, added_at=added_at)
 
 
 def picked(*live: int, waiting: int = 0, share: float = SHARE) -> list[int]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import Denied, Invalid, Unreachable
+from strandline.reservoir import keys
 from strandline.reservoir.checkpoint import META_BYTES_MAX
 from tests.unit.reservoir.small_reservoir import FULL, World, commit, pages_of
 
@@ -19,11 +20,12 @@ def world() -> World:
 
 @pytest.mark.parametrize("how", LOST)
 @pytest.mark.parametrize(
-    ("operation", "data"), [("put", FULL), ("create", b"small"), ("create", FULL)]
+    ("folder", "data"),
+    [(keys.DATA, FULL), (keys.CHECKPOINTS, b"small"), (keys.CHECKPOINTS, FULL)],
 )
-def test_a_checkpoint_that_failed_is_made_up_for_by_the_next(world, operation, data, how):
+def test_a_checkpoint_that_failed_is_made_up_for_by_the_next(world, folder, data, how):
     reservoir = world.open()
-    world.objects.fail(operation, how=how, once=False)
+    world.objects.fail("create", how=how, once=False, key_contains=folder)
     commit(reservoir, {1: data})
     with pytest.raises(Unreachable):
         reservoir.checkpoint(b"first")
@@ -39,7 +41,6 @@ def test_a_checkpoint_that_failed_is_made_up_for_by_the_next(world, operation, d
 
 def test_commits_and_reads_go_on_while_nothing_can_be_stored(world):
     reservoir = world.open()
-    world.objects.fail("put", once=False)
     world.objects.fail("create", once=False)
 
     commit(reservoir, {1: FULL, 2: b"two"})
@@ -85,7 +86,7 @@ def test_a_version_is_told_only_when_its_object_is_there(world):
 def test_pages_for_a_bundle_wait_while_the_file_of_another_session_cannot_be_stored(world):
     reservoir = world.open()
     commit(reservoir, {1: b"one"})
-    world.objects.fail("put", once=False)
+    world.objects.fail("create", once=False, key_contains=keys.DATA)
     other = reservoir.session()
     other.write(9, FULL)
     with pytest.raises(Unreachable):
@@ -171,7 +172,7 @@ def test_a_commit_that_could_not_send_shows_nothing_and_can_be_repeated():
     reservoir = world.open()
     commit(reservoir, {1: b"o" * 600})
     commit(reservoir, {2: b"t" * 600})
-    world.objects.fail("put", once=False)
+    world.objects.fail("create", once=False, key_contains=keys.DATA)
     session = reservoir.session()
     session.write(7, FULL)
     session.write(1, b"one again")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import Closed, Conflict, Invalid, NotFound, TooLarge
-from strandline.reservoir import packing
+from strandline.reservoir import keys, packing
 from strandline.reservoir import session as sessions
 from strandline.reservoir.codec import PAGE_ID_MAX
 from tests.unit.reservoir.small_reservoir import FULL, World, commit, pages_of
@@ -112,7 +112,7 @@ def test_write_many_wants_a_page_for_each_id(world):
 def test_pages_of_a_write_many_that_failed_half_way_are_free_after_the_rollback():
     world = World(uploads_waiting_max=1)
     with world.open() as reservoir:
-        world.objects.fail("put", once=False, how="denied")
+        world.objects.fail("create", once=False, how="denied", key_contains=keys.DATA)
         session = reservoir.session()
         with pytest.raises(Exception, match="not allowed"):
             session.write_many(list(range(1, 5000)), [FULL] * 4999)

@@ -10,6 +10,7 @@ from contextlib import closing
 import pytest
 
 from strandline.errors import Closed, Unreachable
+from strandline.reservoir import keys
 from tests.unit.reservoir.small_reservoir import DEADLINE_S, FULL, World, commit, gated, pages_of
 
 MOMENT_S = 0.2
@@ -18,7 +19,7 @@ MOMENT_S = 0.2
 
 def test_a_full_file_leaves_before_the_commit():
     world = World()
-    with world.open() as reservoir, gated(world.objects, "put") as gate:
+    with world.open() as reservoir, gated(world.objects, "create", keys.DATA) as gate:
         session = reservoir.session()
 
         session.write(1, FULL)
@@ -30,7 +31,7 @@ def test_a_full_file_leaves_before_the_commit():
 
 def test_more_than_one_file_is_uploaded_at_a_time():
     world = World(uploads_at_once=2)
-    with world.open() as reservoir, gated(world.objects, "put") as gate:
+    with world.open() as reservoir, gated(world.objects, "create", keys.DATA) as gate:
         session = reservoir.session()
 
         session.write(1, FULL)
@@ -41,7 +42,7 @@ def test_more_than_one_file_is_uploaded_at_a_time():
 
 def test_no_more_files_are_uploaded_at_a_time_than_is_set():
     world = World(uploads_at_once=2, uploads_waiting_max=4)
-    with world.open() as reservoir, gated(world.objects, "put") as gate:
+    with world.open() as reservoir, gated(world.objects, "create", keys.DATA) as gate:
         session = reservoir.session()
 
         for page_id in (1, 2, 3, 4):
@@ -55,7 +56,7 @@ def test_files_that_cannot_be_stored_fill_their_places_and_the_next_write_is_tol
     world = World(uploads_waiting_max=3)
     with world.open() as reservoir:
         session = reservoir.session()
-        world.objects.fail("put", once=False)
+        world.objects.fail("create", once=False, key_contains=keys.DATA)
         for page_id in (1, 2, 3):
             session.write(page_id, FULL)
 
@@ -85,7 +86,7 @@ def test_a_writer_waits_when_the_object_store_is_slow():
     wrote = threading.Semaphore(0)
     with (
         world.open() as reservoir,
-        gated(world.objects, "put") as gate,
+        gated(world.objects, "create", keys.DATA) as gate,
         ThreadPoolExecutor() as pool,
     ):
         writing = pool.submit(write_many_files)
@@ -105,12 +106,12 @@ def test_a_writer_waits_when_the_object_store_is_slow():
 def test_a_checkpoint_waits_for_a_file_that_another_thread_tries_again():
     world = World(uploads_waiting_max=1)
     with world.open() as reservoir, ThreadPoolExecutor() as pool:
-        world.objects.fail("put", once=False)
+        world.objects.fail("create", once=False, key_contains=keys.DATA)
         commit(reservoir, {1: FULL})
         with pytest.raises(Unreachable):
             reservoir.session().write(2, FULL)
         world.objects.heal()
-        with gated(world.objects, "put") as gate:
+        with gated(world.objects, "create", keys.DATA) as gate:
             trying = pool.submit(reservoir.session().write, 3, FULL)
             gate.wait_arrived()
 
@@ -132,7 +133,7 @@ def test_a_writer_that_waits_is_told_when_the_reservoir_is_closed():
         for page_id in range(1, 10):
             session.write(page_id, FULL)
 
-    with gated(world.objects, "put") as gate, ThreadPoolExecutor() as pool:
+    with gated(world.objects, "create", keys.DATA) as gate, ThreadPoolExecutor() as pool:
         reservoir = world.open()
         writing = pool.submit(write_many_files, reservoir.session())
         gate.wait_arrived()
@@ -147,7 +148,7 @@ def test_a_writer_that_waits_is_told_when_the_reservoir_is_closed():
 
 def test_a_checkpoint_under_way_while_the_reservoir_is_closed_lists_no_file_that_is_not_there():
     world = World(uploads_waiting_max=4, uploads_at_once=1)
-    with gated(world.objects, "put") as gate, ThreadPoolExecutor() as pool:
+    with gated(world.objects, "create", keys.DATA) as gate, ThreadPoolExecutor() as pool:
         reservoir = world.open()
         commit(reservoir, {1: FULL, 2: FULL, 3: FULL})
         gate.wait_arrived()
