@@ -47,7 +47,7 @@ from strandline.errors import (
     Unreachable,
 )
 from strandline.record import Appended, Numbered, Record, Tombstone
-from strandline.reservoir.map import PagedMap
+from strandline.reservoir.map.map import PagedMap
 from strandline.reservoir.reservoir import Reservoir
 from strandline.reservoir.session import Session
 from strandline.reservoir.versions import open_reservoir as reservoir

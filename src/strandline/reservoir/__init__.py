@@ -4,13 +4,12 @@
     pages.py files.py state.py                      where each page lies, which files there are
     packing.py blob.py uploads.py pool.py           pages into files, files into the object store
     session.py                                      one thread's view of all that
-    shelf.py open_files.py eviction.py              files on the local disk
-    flights.py downloads.py cache.py reading.py     files into it, pages out of them
+    cache/ reading.py                               files on the local disk, pages out of them
     compaction.py garbage.py                        rewriting, deleting
     recovery.py opening.py checkpointing.py         the newest version, taken over, and the next one
     requests.py inspect.py check.py                 what it costs, what is there, if it is whole
     reservoir.py versions.py                        opens, wires, checkpoints, closes
-    leaf.py branch.py spill.py map*.py              an ordered map on pages
+    map/                                            an ordered map on pages
 
 docs/format/reservoir.md has every byte.
 """

@@ -28,9 +28,9 @@ from strandline.env.objects import Objects
 from strandline.errors import Corrupt, Invalid, NotFound
 from strandline.reservoir import checkpoint as checkpoints
 from strandline.reservoir import codec, keys, recovery, registry
+from strandline.reservoir.cache.downloads import TRIES_MAX
 from strandline.reservoir.checkpoint import FOOTER_SIZE
 from strandline.reservoir.codec import Ids
-from strandline.reservoir.downloads import TRIES_MAX
 from strandline.reservoir.files import GARBAGE_ROW, FileRef, FileTable
 from strandline.reservoir.inspect import Listing, ObjectSummary, listed, strangers
 from strandline.reservoir.pages import ROW, Rows

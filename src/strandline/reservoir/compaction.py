@@ -21,7 +21,7 @@ import numpy as np
 from strandline.env.objects import Objects
 from strandline.errors import Corrupt, Invalid
 from strandline.reservoir import codec, keys
-from strandline.reservoir.cache import Cache
+from strandline.reservoir.cache.cache import Cache
 from strandline.reservoir.files import FileEntry, FileRef
 from strandline.reservoir.packing import pack, unpack
 from strandline.reservoir.pool import Pool

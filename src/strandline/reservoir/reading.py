@@ -24,11 +24,11 @@ from strandline.env.folder import FolderObjects
 from strandline.env.objects import Objects
 from strandline.errors import Corrupt, NotFound
 from strandline.reservoir import keys
-from strandline.reservoir.cache import Cache
+from strandline.reservoir.cache.cache import Cache
+from strandline.reservoir.cache.downloads import RangeFile
+from strandline.reservoir.cache.open_files import DESCRIPTORS_MAX, LocalFile, OpenFiles
 from strandline.reservoir.codec import page_checksum
-from strandline.reservoir.downloads import RangeFile
 from strandline.reservoir.files import FileRef
-from strandline.reservoir.open_files import DESCRIPTORS_MAX, LocalFile, OpenFiles
 from strandline.reservoir.pages import Place
 from strandline.reservoir.requests import CountedObjects
 

@@ -19,7 +19,7 @@ from strandline.errors import Closed, Conflict, Corrupt, Fenced, NotFound, Unava
 from strandline.jobs import Job
 from strandline.reservoir import compaction, garbage, keys, opening, recovery
 from strandline.reservoir.blob import Blob
-from strandline.reservoir.cache import Cache
+from strandline.reservoir.cache.cache import Cache
 from strandline.reservoir.checkpointing import Pending, check_meta
 from strandline.reservoir.pages import Place
 from strandline.reservoir.pool import CLOSED, Pool

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from strandline.env.disk import Disk
 from strandline.env.objects import Objects
 from strandline.reservoir import codec, keys
-from strandline.reservoir.cache import Cache
+from strandline.reservoir.cache.cache import Cache
 from strandline.reservoir.files import FileRef
 from strandline.reservoir.pages import Place
 from strandline.testing.sim_disk import SimDisk

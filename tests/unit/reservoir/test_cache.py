@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from strandline.env.disk import OsDisk
 from strandline.errors import Closed, Locked, NotFound, Unavailable, Unreachable
-from strandline.reservoir.cache import Cache
-from strandline.reservoir.downloads import RangeFile
+from strandline.reservoir.cache.cache import Cache
+from strandline.reservoir.cache.downloads import RangeFile
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
 from tests.unit.reservoir.cached_files import FOLDER, PAGE_SIZE, World, damage, made, stored

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.reservoir.eviction import WEIGHT_MAX, victims
-from strandline.reservoir.open_files import LocalFile, OpenFiles
+from strandline.reservoir.cache.eviction import WEIGHT_MAX, victims
+from strandline.reservoir.cache.open_files import LocalFile, OpenFiles
 from strandline.testing.sim_disk import SimDisk
 from tests.unit.reservoir.cached_files import StoredFile, World, made
 

@@ -14,8 +14,8 @@ import pytest
 
 from strandline.env.disk import OsDisk
 from strandline.errors import Closed, Unreachable
-from strandline.reservoir.cache import Cache
-from strandline.reservoir.flights import Flights
+from strandline.reservoir.cache.cache import Cache
+from strandline.reservoir.cache.flights import Flights
 from strandline.reservoir.reading import PageReader
 from strandline.testing.sim_objects import SimObjects
 from tests.unit.reservoir.cached_files import DEADLINE_S, PAGE_SIZE, World, damage, stored

@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.errors import Corrupt, NewerFormat
-from strandline.reservoir import branch, leaf, map_root
-from strandline.reservoir.branch import Branch
-from strandline.reservoir.leaf import Leaf
-from strandline.reservoir.map_large import (
+from strandline.reservoir.map import branch, leaf
+from strandline.reservoir.map import root as map_root
+from strandline.reservoir.map.branch import Branch
+from strandline.reservoir.map.large import (
     PIECE_BYTES,
     Large,
     Piece,
@@ -27,7 +27,8 @@ from strandline.reservoir.map_large import (
     encode_piece,
     piece_count,
 )
-from strandline.reservoir.map_root import Root
+from strandline.reservoir.map.leaf import Leaf
+from strandline.reservoir.map.root import Root
 
 WHERE = "page 5 of the map in space 0"
 pack = msgspec.msgpack.encode

@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import StrandlineError
-from strandline.reservoir.map import PagedMap
+from strandline.reservoir.map.map import PagedMap
+from strandline.reservoir.map.spill import Spill
 from strandline.reservoir.reservoir import Reservoir
-from strandline.reservoir.spill import Spill
 from strandline.settings import ReservoirSettings
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects

@@ -14,8 +14,8 @@ from strandline.env.disk import OsDisk
 from strandline.env.folder import FolderObjects
 from strandline.errors import Corrupt, NotFound, Unreachable
 from strandline.reservoir import codec
-from strandline.reservoir.cache import Cache
-from strandline.reservoir.open_files import DESCRIPTORS_MAX
+from strandline.reservoir.cache.cache import Cache
+from strandline.reservoir.cache.open_files import DESCRIPTORS_MAX
 from strandline.reservoir.reading import PageReader
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects

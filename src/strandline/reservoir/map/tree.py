@@ -23,12 +23,12 @@ from enum import Enum
 from itertools import accumulate
 from typing import NamedTuple
 
-from strandline.reservoir import branch as branches
-from strandline.reservoir import leaf as leaves
-from strandline.reservoir.branch import CHILD_BYTES, CHILDREN_MIN, Branch
-from strandline.reservoir.leaf import ENTRY_BYTES, KEY_BYTES_MAX, Leaf
-from strandline.reservoir.map_cuts import even, full, full_backwards, separator
-from strandline.reservoir.map_tiers import Tiers
+from strandline.reservoir.map import branch as branches
+from strandline.reservoir.map import leaf as leaves
+from strandline.reservoir.map.branch import CHILD_BYTES, CHILDREN_MIN, Branch
+from strandline.reservoir.map.cuts import even, full, full_backwards, separator
+from strandline.reservoir.map.leaf import ENTRY_BYTES, KEY_BYTES_MAX, Leaf
+from strandline.reservoir.map.tiers import Tiers
 
 
 class Order(Enum):

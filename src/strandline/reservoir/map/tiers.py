@@ -28,14 +28,14 @@ from typing import Protocol
 
 from strandline.env.disk import Buffer
 from strandline.errors import Corrupt, TooLarge
-from strandline.reservoir import branch as branches
-from strandline.reservoir import leaf as leaves
-from strandline.reservoir import map_root as roots
-from strandline.reservoir.branch import Branch
-from strandline.reservoir.leaf import Leaf
-from strandline.reservoir.map_large import NUMBER_NEXT_MAX, Piece, decode_piece, encode_piece
-from strandline.reservoir.map_root import FREE_MAX, ROOT_NUMBER, Root
-from strandline.reservoir.spill import Spill
+from strandline.reservoir.map import branch as branches
+from strandline.reservoir.map import leaf as leaves
+from strandline.reservoir.map import root as roots
+from strandline.reservoir.map.branch import Branch
+from strandline.reservoir.map.large import NUMBER_NEXT_MAX, Piece, decode_piece, encode_piece
+from strandline.reservoir.map.leaf import Leaf
+from strandline.reservoir.map.root import FREE_MAX, ROOT_NUMBER, Root
+from strandline.reservoir.map.spill import Spill
 
 Node = Leaf | Branch | Piece
 

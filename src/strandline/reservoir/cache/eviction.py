@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from strandline.reservoir.open_files import LocalFile
+from strandline.reservoir.cache.open_files import LocalFile
 
 WEIGHT_NEW = 0
 WEIGHT_DOWNLOADED = 1

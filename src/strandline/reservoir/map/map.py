@@ -5,9 +5,9 @@
     version = map.checkpoint(reservoir)
 
 A map lives in one space of a session's pages: page ``space << 32 | n``. Number 1 is its root page
-(map_root.py), the others are leaves (leaf.py), branches (branch.py) and pieces of large values
-(map_large.py), linked as a B+tree (map_tree.py). Opening reads the root page and nothing else;
-other pages come when they are needed, and go when memory is short (map_tiers.py).
+(root.py), the others are leaves (leaf.py), branches (branch.py) and pieces of large values
+(large.py), linked as a B+tree (tree.py). Opening reads the root page and nothing else;
+other pages come when they are needed, and go when memory is short (tiers.py).
 
 What holds:
 
@@ -32,13 +32,13 @@ import msgspec
 
 from strandline.env.disk import Buffer
 from strandline.errors import Invalid, TooLarge
-from strandline.reservoir.leaf import ENTRY_BYTES, ENTRY_RAM, KEY_BYTES_MAX, Leaf, Stored
-from strandline.reservoir.map_batch import merge
-from strandline.reservoir.map_check import check
-from strandline.reservoir.map_large import PIECE_BYTES, VALUE_BYTES_MAX, Large, Piece, cut
-from strandline.reservoir.map_tiers import Pages, Tiers
-from strandline.reservoir.map_tree import Order, Tree
-from strandline.reservoir.spill import Spill
+from strandline.reservoir.map.batch import merge
+from strandline.reservoir.map.check import check
+from strandline.reservoir.map.large import PIECE_BYTES, VALUE_BYTES_MAX, Large, Piece, cut
+from strandline.reservoir.map.leaf import ENTRY_BYTES, ENTRY_RAM, KEY_BYTES_MAX, Leaf, Stored
+from strandline.reservoir.map.spill import Spill
+from strandline.reservoir.map.tiers import Pages, Tiers
+from strandline.reservoir.map.tree import Order, Tree
 
 __all__ = ["Checkpoints", "PagedMap", "Pages", "Statistics"]
 

@@ -4,7 +4,7 @@
     0       1     kind: 0x4C ("L")
     1       n     MessagePack, an array of three:
                     keys     array of bin, strictly ascending
-                    values   array of bin, as many; or a pointer (see map_large.py)
+                    values   array of bin, as many; or a pointer (see large.py)
                     large    array of int: which values are pointers, ascending
 
 MessagePack because msgspec makes the two lists of a leaf in one call: measured, 23 µs for 620
@@ -23,7 +23,7 @@ import msgspec
 
 from strandline.env.disk import Buffer
 from strandline.errors import Corrupt
-from strandline.reservoir.map_large import Large, decode_pointer, encode_pointer
+from strandline.reservoir.map.large import Large, decode_pointer, encode_pointer
 
 Stored = bytes | Large
 

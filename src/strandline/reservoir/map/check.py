@@ -15,11 +15,11 @@ from operator import lt
 from pyroaring import BitMap
 
 from strandline.errors import Corrupt
-from strandline.reservoir.branch import CHILDREN_MIN, Branch
-from strandline.reservoir.leaf import Leaf
-from strandline.reservoir.map_large import NUMBER_FIRST, PIECE_BYTES, Large
-from strandline.reservoir.map_root import ROOT_NUMBER
-from strandline.reservoir.map_tiers import Tiers
+from strandline.reservoir.map.branch import CHILDREN_MIN, Branch
+from strandline.reservoir.map.large import NUMBER_FIRST, PIECE_BYTES, Large
+from strandline.reservoir.map.leaf import Leaf
+from strandline.reservoir.map.root import ROOT_NUMBER
+from strandline.reservoir.map.tiers import Tiers
 
 
 def check(tiers: Tiers) -> None:

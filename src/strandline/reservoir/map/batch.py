@@ -9,8 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import NamedTuple
 
-from strandline.reservoir.leaf import ENTRY_BYTES, Leaf, Stored, size_of
-from strandline.reservoir.map_large import Large
+from strandline.reservoir.map.large import Large
+from strandline.reservoir.map.leaf import ENTRY_BYTES, Leaf, Stored, size_of
 
 FEW_SHARE = 3
 """Few are less than this part of what is there: found by measuring."""

@@ -26,8 +26,8 @@ import struct
 
 from strandline.env.disk import Buffer
 from strandline.errors import Corrupt, NewerFormat
-from strandline.reservoir.branch import LEVEL_MAX
-from strandline.reservoir.map_large import NUMBER_FIRST, NUMBER_NEXT_MAX
+from strandline.reservoir.map.branch import LEVEL_MAX
+from strandline.reservoir.map.large import NUMBER_FIRST, NUMBER_NEXT_MAX
 
 FORMAT_VERSION = 1
 ROOT_NUMBER = 1

@@ -24,7 +24,7 @@ import msgspec
 
 from strandline.env.disk import Buffer
 from strandline.errors import Corrupt
-from strandline.reservoir.map_large import NUMBER_FIRST, NUMBER_NEXT_MAX
+from strandline.reservoir.map.large import NUMBER_FIRST, NUMBER_NEXT_MAX
 
 HEAD_BYTES = 9
 CHILD_BYTES = 7

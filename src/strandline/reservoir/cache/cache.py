@@ -26,13 +26,13 @@ import msgspec
 from strandline.env.disk import Buffer, Disk, ReadFile
 from strandline.env.objects import Objects
 from strandline.errors import Closed, Unavailable
-from strandline.reservoir import downloads
-from strandline.reservoir.downloads import RangeFile
-from strandline.reservoir.eviction import WEIGHT_DOWNLOADED, WEIGHT_NEW, victims
+from strandline.reservoir.cache import downloads
+from strandline.reservoir.cache.downloads import RangeFile
+from strandline.reservoir.cache.eviction import WEIGHT_DOWNLOADED, WEIGHT_NEW, victims
+from strandline.reservoir.cache.flights import Flights
+from strandline.reservoir.cache.open_files import LocalFile, OpenFiles
+from strandline.reservoir.cache.shelf import Part, Shelf
 from strandline.reservoir.files import FileRef
-from strandline.reservoir.flights import Flights
-from strandline.reservoir.open_files import LocalFile, OpenFiles
-from strandline.reservoir.shelf import Part, Shelf
 
 DOWNLOADS_MAX = 2
 FULL_PERCENT = 80
