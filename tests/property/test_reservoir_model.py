@@ -55,9 +55,11 @@ class ReservoirMachine(RuleBasedStateMachine):
         assert self.reservoir.recovered.passed_over == self.reservoir.recovered.missing == ()
         assert self.reservoir.meta == meta
         self.durable = {n: each for n, each in self.durable.items() if n <= found}
-        self.durable[newest + 1] = meta, dict(pages)
+        for made in range(newest + 1, self.reservoir.version + 1):  # one, and a snapshot at times
+            self.durable[made] = meta, dict(pages)
         self.committed: Pages = dict(pages)
-        self.next_version = newest + 2
+        self.next_version = self.reservoir.version + 1
+        assert self.next_version <= newest + 3
         self.pending: tuple[int, bytes, Pages] | None = None
         self.sessions = [self.reservoir.session() for _ in range(3)]
         self.changes: list[dict[int, bytes | None]] = [{}, {}, {}]

@@ -58,13 +58,22 @@ class Checkpointer:
         self.pending: Pending | None = None
 
     def encode(
-        self, version: int, *, meta: bytes, now_us: int, bundle: Blob | None = None
+        self,
+        version: int,
+        *,
+        meta: bytes,
+        now_us: int,
+        bundle: Blob | None = None,
+        is_opening: bool = False,
     ) -> Pending:
-        """Everything that changed since the last checkpoint, as the object of the next."""
+        """Everything that changed since the last checkpoint, as the object of the next.
+
+        That of an opening is kept for its name, so it stays small: no snapshot, but for the first.
+        """
         if version > keys.VERSION_MAX:
             raise Invalid(f"version {version} is beyond the last one, {keys.VERSION_MAX}")
         state = self._state
-        is_snapshot = not state.rows or state.since_snapshot() >= self._snapshot_interval
+        is_snapshot = not state.rows or (self.is_snapshot_due() and not is_opening)
         section = checkpoints.encode(
             self._content(version, meta=meta, now_us=now_us, is_snapshot=is_snapshot),
             compress=True,
@@ -86,6 +95,13 @@ class Checkpointer:
         )
         dropped = state.rows[: len(state.rows) + 1 - len(rows)]
         return Pending(version, meta, rows, dropped, bundle, body)
+
+    def is_snapshot_due(self) -> bool:
+        return self._state.since_snapshot() >= self._snapshot_interval
+
+    def is_snapshot_overdue(self) -> bool:
+        """Whether there were many openings, each a version, and no checkpoint that could be one."""
+        return self._state.since_snapshot() > 2 * self._snapshot_interval
 
     def create(self, pending: Pending) -> None:
         """Make it the newest version, or raise ``AlreadyThere``."""

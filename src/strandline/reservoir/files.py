@@ -2,6 +2,10 @@
 
 A page that is written again or deleted makes its old bytes dead. A file with nothing alive becomes
 garbage: it stays for as long as a version that can be recovered may need it, then it is deleted.
+
+The object with which an opening began stays for its name, long after its content is of use. A
+writer that was fenced and slept would create exactly that name next; were it free again, nobody
+would tell him. In a checkpoint such names are rows of garbage, since a version that never comes.
 """
 
 from __future__ import annotations
@@ -30,6 +34,13 @@ INDEX_BYTES = 12
 """Of a page in the index of its file."""
 
 GARBAGE_ROW = np.dtype([("file_id", "<u8"), ("deleted_at", "<u8")])
+
+
+NAME_ONLY = (1 << 64) - 1
+"""The version since which an object is garbage that is kept for its name."""
+
+NAMES_MAX = 1000
+"""So many names of openings are kept: a writer would have to sleep for as many."""
 
 
 class FileRef(msgspec.Struct, frozen=True, gc=False):
@@ -68,6 +79,8 @@ class FileTable:
         self.live: dict[int, FileEntry] = {}
         self.garbage: dict[int, int] = {}
         """Files without a live page, and the version since which."""
+        self.names: set[int] = set()
+        """Ids of the objects, as bundles, with which openings began."""
         self._changed: set[int] = set()
         self._dropped: set[int] = set()
 
@@ -97,6 +110,15 @@ class FileTable:
             self._changed.discard(file_id)
             self._dropped.add(file_id)
 
+    def keep_name(self, file_id: int, version: int) -> None:
+        """An opening began with this object; the oldest of too many becomes garbage."""
+        self.names.add(file_id)
+        self._dropped.add(file_id)
+        for old in sorted(self.names)[:-NAMES_MAX]:
+            self.names.remove(old)
+            self.garbage[old] = version
+            self._dropped.add(old)
+
     def forget(self, file_ids: Iterable[int]) -> None:
         """These objects are deleted."""
         for file_id in file_ids:
@@ -108,8 +130,9 @@ class FileTable:
         return np.array([_row(self.live[file_id]) for file_id in chosen], dtype=FILE_ROW)
 
     def garbage_rows(self, *, changed_only: bool) -> NDArray[np.void]:
-        chosen = sorted(self._dropped & self.garbage.keys() if changed_only else self.garbage)
-        rows = [(file_id, self.garbage[file_id]) for file_id in chosen]
+        known = self.garbage.keys() | self.names
+        chosen = sorted(self._dropped & known if changed_only else known)
+        rows = [(file_id, self.garbage.get(file_id, NAME_ONLY)) for file_id in chosen]
         return np.array(rows, dtype=GARBAGE_ROW)
 
     def checkpointed(self) -> None:
@@ -122,6 +145,10 @@ class FileTable:
         for entry in _entries(rows):
             self.live[entry.ref.file_id] = entry
         for file_id, deleted_at in garbage.tolist():
+            if deleted_at == NAME_ONLY:
+                self.names.add(file_id)
+                continue
+            self.names.discard(file_id)
             self.live.pop(file_id, None)
             self.garbage[file_id] = deleted_at
 

@@ -43,11 +43,11 @@ def old_files(state: State, keep_versions: int) -> list[int]:
 
 
 def old_checkpoints(state: State, dropped: Iterable[Row]) -> list[int]:
-    """Versions that have left the registry and whose objects hold no page that is still needed."""
+    """Versions that have left the registry and whose objects nobody needs."""
     return [
         row.version
         for row in dropped
-        if row.version > state.kept_term and not _holds_pages(state, row.version)
+        if row.version > state.kept_term and not _is_needed(state, row.version)
     ]
 
 
@@ -61,7 +61,7 @@ def left_overs(
         for version in checkpoints
         if state.kept_term < version < state.version
         and version not in known
-        and not _holds_pages(state, version)
+        and not _is_needed(state, version)
     ]
     files = [
         file_id
@@ -73,6 +73,7 @@ def left_overs(
     return versions, files
 
 
-def _holds_pages(state: State, version: int) -> bool:
-    file_id = keys.bundle_id(version)
-    return file_id in state.files.live or file_id in state.files.garbage
+def _is_needed(state: State, version: int) -> bool:
+    """Whether the object of a version is kept for its pages, or for its name."""
+    files, file_id = state.files, keys.bundle_id(version)
+    return file_id in files.live or file_id in files.garbage or file_id in files.names

@@ -171,7 +171,7 @@ def listed(objects: Objects) -> Listing:
 def strangers(listing: Listing, found: Found, state: State) -> Strangers:
     """The objects that the newest version knows nothing of. Pure."""
     rows = {row.version for row in state.rows}
-    files = state.files.live.keys() | state.files.garbage.keys()
+    files = state.files.live.keys() | state.files.garbage.keys() | state.files.names
     by_term: list[tuple[int, ObjectSummary]] = [
         (version, ObjectSummary(key=keys.checkpoint_key(version), size=size))
         for version, size in sorted(listing.checkpoints.items())

@@ -3,7 +3,9 @@
 It is an empty step that carries on what was there, created where nothing is. So whoever had the
 reservoir open before is fenced: his next checkpoint finds the name taken. The number of this
 version is the term, and files carry it: what an older writer still uploads has names of its own,
-and is deleted by a later opening.
+and is deleted by a later opening. The object stays for good, or nearly (``files.py``): its name
+must not become free while an older writer sleeps. An opening may sleep, too, between listing and
+creating, until the name that it found free is free again; so it lists once more.
 
 An older version that is opened by its number becomes the newest in the same way; the versions in
 between are left behind. After a damaged version was passed over the new one tells that what exists
@@ -56,22 +58,10 @@ def open_state(
             snapshot_interval=settings.snapshot_interval,
             keep_versions=settings.keep_versions,
         )
-        if readonly or _take_over(checkpointer, made, found, clock):
+        if readonly or _take_over(objects, checkpointer, made, found, clock):
             return made, checkpointer, found
         taken = found.listed.newest + 1
     raise Conflict(f"others keep opening {objects.name}: find out who, then try again")
-
-
-def _take_over(checkpointer: Checkpointer, made: State, found: Found, clock: Clock) -> bool:
-    """Whether the next version became ours. If not, somebody came first, or the list was late."""
-    made.term = version = found.listed.newest + 1
-    if found.passed_over:
-        made.kept_term = version
-    try:
-        checkpointer.create(checkpointer.encode(version, meta=made.meta, now_us=clock.now_us()))
-    except AlreadyThere:
-        return False
-    return True
 
 
 def gone(objects: Objects, found: Found) -> list[int]:
@@ -79,6 +69,45 @@ def gone(objects: Objects, found: Found) -> list[int]:
     missing = found.missing
     asked = [file_id for file_id in missing[:ASKED_MAX] if _is_gone(objects, file_id)]
     return [*asked, *missing[ASKED_MAX:]]
+
+
+def _take_over(
+    objects: Objects, checkpointer: Checkpointer, made: State, found: Found, clock: Clock
+) -> bool:
+    """Whether the next version became ours. If not, somebody came first, or the list was late."""
+    made.term = version = found.listed.newest + 1
+    if found.passed_over:
+        made.kept_term = version
+    for each in [*_openings_behind(objects, found), version]:
+        made.files.keep_name(keys.bundle_id(each), version)
+    pending = checkpointer.encode(version, meta=made.meta, now_us=clock.now_us(), is_opening=True)
+    try:
+        checkpointer.create(pending)
+    except AlreadyThere:
+        return False
+    made.files.checkpointed()
+    return not _is_late(objects, version)
+
+
+def _openings_behind(objects: Objects, found: Found) -> list[int]:
+    """Versions that are left behind now, or were passed over, with which openings began: to keep
+    their names, too, though the state that we go on from has never heard of them."""
+    listed = found.listed.checkpoints
+    return [
+        version
+        for version in sorted(listed)
+        if version > found.version and recovery.is_opening(objects, version, listed[version])
+    ]
+
+
+def _is_late(objects: Objects, version: int) -> bool:
+    """Whether we slept since we listed: others made our version, more, and deleted it. It is not
+    the newest then, and nobody is fenced by it."""
+    for info in objects.list(keys.CHECKPOINTS, start_after=keys.checkpoint_key(version)):
+        if keys.version_of(info.key) is not None:
+            objects.delete([keys.checkpoint_key(version)])
+            return True
+    return False
 
 
 def _is_gone(objects: Objects, file_id: int) -> bool:

@@ -40,6 +40,7 @@ from strandline.reservoir.state import State
 T = TypeVar("T")
 
 TRIES = 16
+CANDIDATES_MAX = 64
 WITNESSES_MAX = 3
 TAIL_SIZE = 1024 * 1024
 """What is fetched of the newest checkpoint at first."""
@@ -136,6 +137,8 @@ def _check_listing(objects: Objects, version: int | None, listed: Listing) -> No
     if version is not None and version not in listed.checkpoints:
         newest = ", ".join(map(str, sorted(listed.checkpoints)[-5:])) or "none"
         raise Invalid(f"{objects.name} has no version {version}: the newest are {newest}")
+    if version == 1 and _is_name_only(listed.checkpoints):
+        raise NotFound("version 1 cannot be recovered any more: a larger keep_versions keeps more")
     if not listed.checkpoints and listed.data_files:
         raise Corrupt(
             f"there are {len(listed.data_files)} data files and no checkpoint: restore "
@@ -149,7 +152,7 @@ def _newest_whole(
 ) -> tuple[State | None, list[str]]:
     """A version, None for none; and those that were passed over."""
     reasons: list[str] = []
-    wanted = sorted(listed, reverse=True) if version is None else [version]
+    wanted = _candidates(listed) if version is None else [version]
     for number in wanted:
         try:
             found = load(objects, number, listed[number])
@@ -164,6 +167,18 @@ def _newest_whole(
                 ) from error
             reasons.append(f"version {number}: {error}")
     return None, reasons
+
+
+def _candidates(listed: Mapping[int, int]) -> list[int]:
+    """Versions to try, the newest first."""
+    newest = [each for each in sorted(listed, reverse=True) if each > _is_name_only(listed)]
+    return newest[:CANDIDATES_MAX]
+
+
+def _is_name_only(listed: Mapping[int, int]) -> bool:
+    """Whether version 1 is there for its name alone: those behind it are deleted. It is readable,
+    and empty, and must not stand in for what is damaged."""
+    return 1 in listed and 2 not in listed and len(listed) > 1
 
 
 def _check_kin(objects: Objects, found: State, listed: Mapping[int, int]) -> None:
@@ -203,6 +218,16 @@ def load(objects: Objects, version: int, size: int) -> State:
             raise _foreign(objects, row.version, f"it follows version {part.previous}")
         found.append(part)
     return _put_together(footer.reservoir_id, found, rows)
+
+
+def is_opening(objects: Objects, version: int, size: int) -> bool:
+    """Whether an opening began with this version, as far as it can be read."""
+    try:
+        footer, rows, own = _read_end(objects, version, size)
+        own = own or _read_checkpoint(objects, rows[-1], footer.reservoir_id)
+    except (Corrupt, NotFound):
+        return False
+    return own.term == version
 
 
 def read_registry(objects: Objects, version: int, size: int) -> tuple[Footer, list[Row]]:

@@ -7,6 +7,7 @@ after it everything is. When it fails nothing is lost: call it again.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterable
 
@@ -121,6 +122,9 @@ class Reservoir:
         )
         if start_jobs and self._cache is not None:
             self._job = self._start_eviction()
+        if not readonly and self._checkpointer.is_snapshot_overdue():
+            with contextlib.suppress(Unavailable):  # it only makes the next opening quicker
+                self.checkpoint(self.meta)
 
     @property
     def id(self) -> str:

@@ -25,7 +25,7 @@ from tests.crash.sim.watch import power_losses
 
 FOLDER = "/far/reservoir"
 GREEDY = msgspec.structs.replace(
-    SETTINGS, file_bytes=1600, compact_share=0.5, snapshot_interval=1, keep_versions=0
+    SETTINGS, file_bytes=1600, compact_share=0.5, snapshot_interval=2, keep_versions=0
 )
 """Rewrites whatever it may."""
 SEED = 20_261_116
@@ -147,7 +147,7 @@ def test_a_damaged_file_of_the_cache_hinders_no_rewriting():
         _damage(world.disk, path, "flipped")
     before = set(world.reservoir._state.files.live)
 
-    for _ in range(4):
+    for _ in range(6):
         world.checkpoint()
 
     assert world.reservoir.statistics().damaged_files == ()

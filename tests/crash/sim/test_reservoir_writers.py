@@ -351,3 +351,86 @@ def test_a_reader_is_not_disturbed_by_the_versions_that_follow():
     world.close()
     with pytest.raises(Closed):
         reader.session()
+
+
+def test_a_writer_that_sleeps_while_others_work_wakes_up_fenced():
+    """Its next name is that with which the next opening began, and that is never free again."""
+    objects = SimObjects()
+    sleeper = opened(objects, disk=SimDisk(seed=1))
+    _write(sleeper, 1, b"late")
+
+    def others_work() -> None:
+        with opened(objects, disk=SimDisk(seed=2)) as other:
+            for number in range(20):
+                _write(other, 2, b"%d" % number)
+                other.checkpoint()
+
+    _before_create(objects, others_work)
+    with pytest.raises(Fenced):
+        sleeper.checkpoint(b"sleeper")
+
+    sleeper.close()
+    with opened(objects, disk=SimDisk(seed=3)) as found:
+        assert (found.read(1), found.read(2)) == (None, b"19")
+
+
+def test_an_opening_that_sleeps_between_its_list_and_its_version_begins_again():
+    objects = SimObjects()
+    first = opened(objects, disk=SimDisk(seed=1))
+
+    def first_works() -> None:
+        for number in range(20):
+            _write(first, 2, b"%d" % number)
+            first.checkpoint()
+
+    _before_create(objects, first_works)
+    second = opened(objects, disk=SimDisk(seed=2))
+    _write(second, 3, b"second")
+    second.checkpoint()
+
+    with pytest.raises(Fenced):
+        first.checkpoint()
+    with opened(objects, disk=SimDisk(seed=3)) as found:
+        assert (found.read(2), found.read(3)) == (b"19", b"second")
+    first.close()
+    second.close()
+
+
+def test_a_version_that_was_left_behind_keeps_the_name_of_its_opening():
+    objects = SimObjects()
+    with opened(objects, disk=SimDisk(seed=1)) as before:
+        _write(before, 1, b"before")
+        good = before.checkpoint()
+    sleeper = opened(objects, disk=SimDisk(seed=2))
+    _write(sleeper, 1, b"late")
+
+    def others_go_back() -> None:
+        opened(objects, disk=SimDisk(seed=3)).close()
+        with opened(objects, disk=SimDisk(seed=4), at=good) as other:
+            for number in range(20):
+                _write(other, 2, b"%d" % number)
+                other.checkpoint()
+
+    _before_create(objects, others_go_back)
+
+    with pytest.raises(Fenced):
+        sleeper.checkpoint()
+    sleeper.close()
+
+
+def _write(reservoir: Reservoir, page_id: int, data: bytes) -> None:
+    with reservoir.session() as session:
+        session.write(page_id, data)
+        session.commit()
+
+
+def _before_create(objects: SimObjects, act: Callable[[], None]) -> None:
+    """Do something just before the next object is created."""
+
+    def hook(operation: str, key: str) -> None:
+        del key
+        if operation == "create":
+            objects.on_call = None
+            act()
+
+    objects.on_call = hook
