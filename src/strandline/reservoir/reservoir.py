@@ -122,9 +122,7 @@ class Reservoir:
         )
         if start_jobs and self._cache is not None:
             self._job = self._start_eviction()
-        if not readonly and self._checkpointer.is_snapshot_overdue():
-            with contextlib.suppress(Unavailable):  # it only makes the next opening quicker
-                self.checkpoint(self.meta)
+        self._shorten_recovery()
 
     @property
     def id(self) -> str:
@@ -244,6 +242,12 @@ class Reservoir:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _shorten_recovery(self) -> None:
+        """Make a snapshot when there were only openings for a long time."""
+        if not self._readonly and self._checkpointer.is_snapshot_overdue():
+            with contextlib.suppress(Unavailable):  # it only makes the next opening quicker
+                self.checkpoint(self.meta)
 
     def _open_cache(self, folder: str | None) -> Cache | None:
         if folder is None:
