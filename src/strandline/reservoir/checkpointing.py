@@ -78,7 +78,7 @@ class Checkpointer:
             self._content(version, meta=meta, now_us=now_us, is_snapshot=is_snapshot),
             compress=True,
         )
-        offset = 0 if bundle is None else len(bundle.content)
+        offset = 0 if bundle is None else bundle.entry.ref.size
         flags = registry.FLAG_SNAPSHOT * is_snapshot
         flags |= registry.FLAG_BUNDLE * (bundle is not None)
         row = Row(version, flags, crc64(section), offset, len(section))
@@ -87,7 +87,7 @@ class Checkpointer:
         footer = Footer(state.reservoir_id, version, offset, offset + len(section), crc64(listed))
         body = b"".join(
             (
-                b"" if bundle is None else bundle.content,
+                *(() if bundle is None else bundle.chunks()),
                 section,
                 listed,
                 checkpoints.encode_footer(footer),

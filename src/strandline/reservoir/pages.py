@@ -11,6 +11,7 @@ Owned by whoever holds the reservoir's lock.
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -82,8 +83,8 @@ class PageTable:
             there = self._ids[at] == ids
             found[there] = self._base[at[there]]
         if self._recent:
-            look = self._recent.get
-            at = np.array([look(page_id, -1) for page_id in ids.tolist()], dtype="<i8")
+            look = map(self._recent.get, ids.tolist(), itertools.repeat(-1))
+            at = np.fromiter(look, dtype="<i8", count=len(ids))
             there = at >= 0
             found[there] = self._log[at[there]]
         return found
@@ -184,6 +185,8 @@ class PageTable:
 
 def newest(ids: Ids, rows: Rows) -> tuple[Ids, Rows]:
     """The last row of each page, in the order of their ids."""
+    if (ids[1:] > ids[:-1]).all():
+        return ids, rows
     order = np.argsort(ids, kind="stable")
     ordered = ids[order]
     last = np.ones(len(ids), dtype=bool)
@@ -195,6 +198,9 @@ def _merged(base_ids: Ids, base: Rows, ids: Ids, rows: Rows) -> tuple[Ids, Rows]
     """Changes (in order, each page once) on top of a base; one pass over it."""
     if not len(ids):
         return base_ids, base
+    if not len(base_ids):
+        alive = rows["file_id"] != 0
+        return ids[alive], rows[alive]
     at = base_ids.searchsorted(ids)
     there = np.zeros(len(ids), dtype=bool)
     inside = at < len(base_ids)

@@ -12,10 +12,11 @@ is in one checkpoint or in the next, whole. ``lock`` is held for moments, inside
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import itertools
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -120,11 +121,12 @@ class Pool:
                     return None
                 ref = self.state.files.live[place.file_id].ref
                 blob = self._flying.get(place.file_id)
-                content = b"" if blob is None else blob.content
-                if not content and not ref.flags & FLAG_ZSTD:
+                if blob is not None:
+                    stored = _in_memory(blob, page_id)
+                if stored is None and not ref.flags & FLAG_ZSTD:
                     self._remember(page_id, place, ref)
             try:
-                return self._page(page_id, place, ref, content)
+                return self._page(page_id, place, ref, stored)
             except Corrupt:
                 if place == tried:
                     raise
@@ -133,8 +135,8 @@ class Pool:
     def read_sent(self, page_id: int, blob: Blob, at: int) -> bytes:
         """A page of a file that a session has sent and not committed."""
         with self.lock:
-            content = blob.content
-        return self._page(page_id, Place._make(blob.rows[at].tolist()), blob.entry.ref, content)
+            stored = blob.stored(at)
+        return self._page(page_id, Place._make(blob.rows[at].tolist()), blob.entry.ref, stored)
 
     def claim(self, page_id: int, session: int) -> None:
         """A page with changes that are not committed belongs to one session."""
@@ -144,22 +146,31 @@ class Pool:
         if owner != session:
             raise _owned(page_id, owner)
 
-    def claim_many(self, page_ids: Sequence[int], session: int) -> None:
-        """The same for all of these, or for none."""
+    def claim_many(
+        self, page_ids: Sequence[int], session: int, is_mine: Callable[[int], bool]
+    ) -> None:
+        """The same for all of these, or for none but those that were this session's before."""
         self.check()
-        owners = self._owners
-        new = [page_id for page_id in page_ids if owners.get(page_id) != session]
-        for count, page_id in enumerate(new):
-            owner = owners.setdefault(page_id, session)
-            if owner != session:
-                self.disown([new[:count]])
-                raise _owned(page_id, owner)
+        found = list(map(self._owners.setdefault, page_ids, itertools.repeat(session)))
+        if found.count(session) == len(found):
+            return
+        given = [
+            page_id
+            for page_id, owner in zip(page_ids, found, strict=True)
+            if owner == session and not is_mine(page_id)
+        ]
+        self.disown([given])
+        page_id, owner = next(
+            (page_id, owner)
+            for page_id, owner in zip(page_ids, found, strict=True)
+            if owner != session
+        )
+        raise _owned(page_id, owner)
 
     def disown(self, groups: Iterable[Iterable[int]]) -> None:
         """Pages whose changes are committed or forgotten; some may be named twice."""
-        forget = self._owners.pop
-        for page_id in itertools.chain.from_iterable(groups):
-            forget(page_id, None)
+        for page_ids in groups:
+            collections.deque(map(self._owners.pop, page_ids, itertools.repeat(None)), maxlen=0)
 
     def send(self, pages: Mapping[int, bytes]) -> Blob:
         """Send a full file on its way; its pages are not in the table yet."""
@@ -264,10 +275,8 @@ class Pool:
         self._waiting_bytes -= sum(len(before(page_id, b"")) for page_id in pages)
         self._waiting.update(pages)
 
-    def _page(self, page_id: int, place: Place, ref: FileRef, content: bytes) -> bytes:
-        if content:
-            stored = content[place.offset : place.offset + place.size]
-        else:
+    def _page(self, page_id: int, place: Place, ref: FileRef, stored: bytes | None) -> bytes:
+        if stored is None:
             stored = self._reader.read(page_id, place, ref)
         return unpack(stored, ref.flags, page_id)
 
@@ -302,6 +311,12 @@ class Pool:
                 self._waiting_bytes -= len(stored)
         old = self.state.pages.remove(gone)
         self.state.files.kill(old["file_id"], old["size"])
+
+
+def _in_memory(blob: Blob, page_id: int) -> bytes | None:
+    at = blob.find(page_id)
+    assert at is not None, "the table says that it is in here"
+    return blob.stored(at)
 
 
 def _owned(page_id: int, owner: int) -> Conflict:

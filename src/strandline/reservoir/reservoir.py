@@ -279,13 +279,16 @@ class Reservoir:
         return job
 
     def _store(self, blob: Blob) -> None:
-        # Created, not put: that is one request, where a put of many parts is one for each part.
-        self._objects.create(keys.file_key(blob.file_id), blob.content)
+        key = keys.file_key(blob.file_id)
+        if self._objects.real_folder is not None:
+            self._objects.put_stream(key, blob.chunks())
+        else:  # created, not put: that is one request, where a put of many parts is one for each
+            self._objects.create(key, blob.content())
         self._stored(blob)
 
     def _stored(self, blob: Blob) -> None:
         if self._cache is not None:
-            self._cache.add(blob.entry.ref, [blob.content])
+            self._cache.add(blob.entry.ref, list(blob.chunks()))
         self._pool.stored(blob.file_id)
 
     def _flush_if_many(self) -> None:

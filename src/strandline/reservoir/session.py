@@ -60,10 +60,9 @@ class Session:
         if len(page_ids) != len(pages):
             raise Invalid(f"{len(page_ids)} page ids and {len(pages)} pages: give one for each")
         stored = _packed(pages, self._flags)
-        for page_id, data in zip(_checked(page_ids), stored, strict=True):
-            if len(data) > PAGE_BYTES_MAX:
-                raise too_large(page_id)
-        self._open().claim_many(page_ids, self.number)
+        if max(map(len, stored), default=0) > PAGE_BYTES_MAX:
+            raise too_large(page_ids[[len(data) > PAGE_BYTES_MAX for data in stored].index(True)])
+        self._open().claim_many(_checked(page_ids), self.number, self._has_changed)
         for first in range(0, len(stored), _STEP):
             try:
                 self._put(page_ids[first : first + _STEP], stored[first : first + _STEP])
@@ -142,6 +141,10 @@ class Session:
         if self._bytes >= self._open().file_bytes:
             self._send()
 
+    def _has_changed(self, page_id: int) -> bool:
+        changed = page_id in self._pages or page_id in self._deleted
+        return changed or any(blob.find(page_id) is not None for blob in self._sent)
+
     def _send(self) -> None:
         blob = self._open().send(self._pages)
         self._sent.append(blob)
@@ -160,15 +163,18 @@ class Session:
 
 
 def _packed(pages: Sequence[Buffer], flags: int) -> Sequence[bytes]:
-    if not flags and all(type(data) is bytes for data in pages):
+    if not flags and set(map(type, pages)) <= {bytes}:
         return cast("Sequence[bytes]", pages)
     return [pack(data, flags) for data in pages]
 
 
 def _checked(page_ids: Sequence[int]) -> Sequence[int]:
-    for page_id in page_ids:
-        if type(page_id) is not int or not 0 < page_id <= PAGE_ID_MAX:
-            raise _no_page_id(page_id)
+    if set(map(type, page_ids)) - {int} or (
+        page_ids and not 0 < min(page_ids) <= max(page_ids) <= PAGE_ID_MAX
+    ):
+        for page_id in page_ids:
+            if type(page_id) is not int or not 0 < page_id <= PAGE_ID_MAX:
+                raise _no_page_id(page_id)
     return page_ids
 
 

@@ -30,12 +30,12 @@ def made(pages: dict[int, bytes], file_id: int = FILE, flags: int = 0) -> Blob:
 def test_a_file_is_what_was_put_into_it(pages, flags, file_id):
     blob = made(pages, file_id, flags)
 
-    header, ids, offsets = codec.decode_index(blob.content, "file")
+    header, ids, offsets = codec.decode_index(blob.content(), "file")
 
     expected = flags | codec.FLAG_BUNDLE * (file_id != FILE)
-    assert header == codec.Header(expected, RESERVOIR, file_id, len(pages), len(blob.content))
+    assert header == codec.Header(expected, RESERVOIR, file_id, len(pages), len(blob.content()))
     assert ids.tolist() == list(pages)
-    assert [blob.content[a:b] for a, b in pairwise(offsets)] == list(pages.values())
+    assert [blob.content()[a:b] for a, b in pairwise(offsets)] == list(pages.values())
     assert offsets[0] == codec.index_size(len(pages))
 
 
@@ -44,11 +44,11 @@ def test_a_file_tells_where_its_pages_are_and_what_they_add_up_to(pages):
     blob = made(pages)
 
     assert blob.rows["file_id"].tolist() == [FILE] * len(pages)
-    assert blob.entry.ref.crc64 == codec.crc64(blob.content)
+    assert blob.entry.ref.crc64 == codec.crc64(blob.content())
     assert (blob.entry.pages, blob.entry.added_at) == (len(pages), 9)
     for (page_id, data), row in zip(pages.items(), blob.rows.tolist(), strict=True):
         _, offset, size, checksum = row
-        assert blob.content[offset : offset + size] == data
+        assert blob.content()[offset : offset + size] == data
         assert checksum == codec.page_checksum(data, page_id, FILE)
 
 
@@ -83,7 +83,7 @@ def test_the_crc_is_that_of_ecma_182():
 
 @pytest.mark.parametrize("offset", range(codec.HEADER_SIZE))
 def test_a_flipped_bit_in_the_header_is_noticed(offset):
-    content = made({1: b"one", 2: b"two"}).content
+    content = made({1: b"one", 2: b"two"}).content()
 
     with pytest.raises(Corrupt):
         codec.decode_header(flipped(content, offset), "file")
@@ -92,11 +92,11 @@ def test_a_flipped_bit_in_the_header_is_noticed(offset):
 @pytest.mark.parametrize("size", [0, 1, codec.HEADER_SIZE - 1])
 def test_a_file_without_a_whole_header_is_noticed(size):
     with pytest.raises(Corrupt, match="shorter than its header"):
-        codec.decode_header(made({1: b"one"}).content[:size], "file")
+        codec.decode_header(made({1: b"one"}).content()[:size], "file")
 
 
 def test_a_file_that_is_cut_short_or_too_long_is_noticed():
-    content = made({1: b"one", 2: b"two"}).content
+    content = made({1: b"one", 2: b"two"}).content()
 
     for damaged in (content[:-1], content + b"\0", content[: codec.HEADER_SIZE + 4]):
         with pytest.raises(Corrupt):
@@ -104,7 +104,7 @@ def test_a_file_that_is_cut_short_or_too_long_is_noticed():
 
 
 def test_an_index_that_is_out_of_order_is_noticed():
-    content = bytearray(made({1: b"one", 2: b"two"}).content)
+    content = bytearray(made({1: b"one", 2: b"two"}).content())
     at = codec.HEADER_SIZE + 2 * 8 + 4
     content[at : at + 4] = (5).to_bytes(4, "little")
 
@@ -113,7 +113,7 @@ def test_an_index_that_is_out_of_order_is_noticed():
 
 
 def test_a_newer_format_is_not_read():
-    header = bytearray(made({1: b"one"}).content[: codec.HEADER_SIZE])
+    header = bytearray(made({1: b"one"}).content()[: codec.HEADER_SIZE])
     header[4:6] = (codec.FORMAT_VERSION + 1).to_bytes(2, "little")
     header[56:64] = codec.crc64(bytes(header[:56])).to_bytes(8, "little")
 
@@ -126,8 +126,8 @@ def test_a_file_is_checked_against_what_the_checkpoint_lists():
     ref = blob.entry.ref
     wanted = {"reservoir_id": RESERVOIR, "file_id": ref.file_id, "crc": ref.crc64}
 
-    codec.check_file(blob.content, "file", **wanted)
+    codec.check_file(blob.content(), "file", **wanted)
 
     for wrong in ({"reservoir_id": b"r" * 16}, {"file_id": FILE + 1}, {"crc": ref.crc64 ^ 1}):
         with pytest.raises(Corrupt):
-            codec.check_file(blob.content, "file", **{**wanted, **wrong})
+            codec.check_file(blob.content(), "file", **{**wanted, **wrong})
