@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -52,8 +53,10 @@ def _writing(folder: Path, count: int) -> list[Figure]:
 
     def ours(write: Callable[[strandline.Session, int], None]) -> Callable[[], int]:
         def work() -> int:
-            url = str(folder / f"reservoir-{os.urandom(4).hex()}")
-            with strandline.reservoir(url) as reservoir, reservoir.session() as session:
+            with (
+                strandline.reservoir(str(folder / "pages")) as reservoir,
+                reservoir.session() as session,
+            ):
                 for first in range(1, count + 1, BATCH):
                     write(session, first)
                 session.commit()
@@ -69,13 +72,16 @@ def _writing(folder: Path, count: int) -> list[Figure]:
     def many(session: strandline.Session, first: int) -> None:
         session.write_many(range(first, first + BATCH), pages)
 
-    bare()
     figures = []
     for name, write in (("write", one_by_one), ("write_many", many)):
         rates, peers = [], []
-        for _ in range(3):  # in turn, so that both meet the same disk
+        for _ in range(5):  # in turn, so that both meet the same disk
+            os.sync()
             peers.append(rate(bare, rounds=1))
+            (folder / "bare").unlink()
+            os.sync()
             rates.append(rate(ours(write), rounds=1))
+            shutil.rmtree(folder / "pages")
         ratio = max(rates) / max(peers)
         figures.append(
             Figure(

@@ -35,6 +35,9 @@ Fetch = Callable[[int, int], bytes]
 RECORD = tuple(SCHEMA.names)
 """What is read unless others are named: typed columns are for others, who have ``data`` as well."""
 
+FetchInto = Callable[[int, memoryview], None]
+"""The same into memory that is there, all of it: where a store can do that, a copy less."""
+
 _ALWAYS = ("seq", "ts")
 _TS = SCHEMA.get_field_index("ts")
 _CONTENT_STEP = 8 * 1024 * 1024
@@ -74,10 +77,18 @@ class ZoneInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class LakeFileReader:
     """One immutable file. Safe from many threads, when ``fetch`` is."""
 
-    def __init__(self, fetch: Fetch, listed: Listed, topic_id: int, label: str) -> None:
+    def __init__(
+        self,
+        fetch: Fetch,
+        listed: Listed,
+        topic_id: int,
+        label: str,
+        fetch_into: FetchInto | None = None,
+    ) -> None:
         self.listed = listed
         self.label = label
         self._fetch = fetch
+        self._fetch_into = fetch_into
         self._topic_id = topic_id
         self._opened: tuple[Any, list[ZoneInfo]] | None = None
 
@@ -157,11 +168,14 @@ class LakeFileReader:
         if info.group < 0:
             nothing = self._open()[0].schema.to_arrow_schema().empty_table()
             return nothing.select(list(chosen))
-        stored = self._fetch(info.offset, info.size)
-        if xxh3_64_intdigest(stored, self._topic_id) != info.checksum:
-            raise self._damaged("a zone fails its checksum", info)
         memory = aligned_memory(self.listed.size)
-        memory[info.offset : info.offset + info.size] = stored
+        place = memory[info.offset : info.offset + info.size]
+        if self._fetch_into is not None:
+            self._fetch_into(info.offset, place)
+        else:
+            place[:] = self._fetch(info.offset, info.size)
+        if xxh3_64_intdigest(place, self._topic_id) != info.checksum:
+            raise self._damaged("a zone fails its checksum", info)
         source = pa.BufferReader(pa.py_buffer(memory))
         file = pq.ParquetFile(source, metadata=self._open()[0])
         return file.read_row_group(info.group, columns=list(chosen))

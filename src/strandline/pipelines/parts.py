@@ -7,6 +7,7 @@ files stay open in a worker of Spark for its next task, a few of them.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
+from strandline.env.folder import FolderObjects
 from strandline.env.object_store import open_objects
 from strandline.env.objects import Objects
 from strandline.errors import (
@@ -174,15 +176,26 @@ def lake_file(part: FilePart) -> LakeFileReader:
     objects = _objects(part.lake)
     path = f"{objects.name}/{key}"
 
-    def fetch(start: int, length: int) -> bytes:
+    @contextlib.contextmanager
+    def plainly() -> Iterator[None]:
         try:
-            return objects.get_range(key, start, length)
+            yield
         except NotFound:
             raise _missing(objects, part, path) from None
         except Denied as error:
             raise Denied(f"on {socket.gethostname()} {error}") from None
 
-    return LakeFileReader(fetch, part.file, part.topic_id, path)
+    def fetch(start: int, length: int) -> bytes:
+        with plainly():
+            return objects.get_range(key, start, length)
+
+    def fetch_into(start: int, target: memoryview) -> None:
+        assert isinstance(objects, FolderObjects)
+        with plainly():
+            objects.get_range_into(key, start, target)
+
+    is_local = isinstance(objects, FolderObjects)
+    return LakeFileReader(fetch, part.file, part.topic_id, path, fetch_into if is_local else None)
 
 
 def wanted_zones(

@@ -256,3 +256,23 @@ def aside_files(disk: SimDisk) -> list[str]:
         for folder in disk.list_dir("lake/.aside")
         for name in disk.list_dir(f"lake/.aside/{folder}")
     ]
+
+
+def test_a_range_is_read_into_memory_that_is_there():
+    lake = FolderObjects("lake", SimDisk())
+    lake.put("data/a", BODY)
+    memory = bytearray(300)
+
+    lake.get_range_into("data/a", 100, memoryview(memory)[10:210])
+
+    assert memory == bytes(10) + BODY[100:300] + bytes(90)
+
+
+def test_a_range_that_does_not_fill_its_memory_is_refused():
+    lake = FolderObjects("lake", SimDisk())
+    lake.put("data/a", BODY)
+
+    with pytest.raises(Invalid, match="ends at byte 1280"):
+        lake.get_range_into("data/a", 1200, memoryview(bytearray(81)))
+    with pytest.raises(NotFound):
+        lake.get_range_into("data/b", 0, memoryview(bytearray(1)))

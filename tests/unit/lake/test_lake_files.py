@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.errors import NewerFormat
+from strandline.errors import Corrupt, NewerFormat
 from strandline.lake import writer as writing
 from strandline.lake.columns import SCHEMA
+from strandline.lake.reader import LakeFileReader
 from strandline.lake.writer import ZONE_SPAN, LakeFileWriter
 from strandline.schema import Schema
 from tests.unit.lake.cold_files import (
@@ -116,6 +117,32 @@ def test_reading_takes_one_fetch_for_the_tail_and_one_for_each_zone():
     tail = (entry.tail_offset, entry.size - entry.tail_offset)
     assert file.fetched == [tail, *((info.offset, info.size) for info in infos)]
     assert [zone.first_seq for zone in zones] == list(range(1, 100, 10))
+
+
+def test_zones_fetched_into_their_place_are_the_same():
+    file = write(plain_rows(range(1, 101)), zone_rows=10)
+
+    def fetch_into(start: int, target: memoryview) -> None:
+        target[:] = file.fetch(start, len(target))
+
+    reader = LakeFileReader(file.fetch, file.entry, TOPIC_ID, LABEL, fetch_into)
+
+    found = [rows_of(reader.zone(place).rows) for place in range(10)]
+
+    assert found == [rows_of(file.reader().zone(place).rows) for place in range(10)]
+
+
+def test_damage_of_a_zone_fetched_into_its_place_is_noticed():
+    file = write(plain_rows(range(1, 101)), zone_rows=10)
+
+    def fetch_into(start: int, target: memoryview) -> None:
+        target[:] = file.fetch(start, len(target))
+        target[len(target) // 2] ^= 1
+
+    reader = LakeFileReader(file.fetch, file.entry, TOPIC_ID, LABEL, fetch_into)
+
+    with pytest.raises(Corrupt, match="checksum"):
+        reader.zone(3)
 
 
 def test_a_thousand_records_of_a_cold_file_are_in_two_zones_at_most():
