@@ -22,7 +22,7 @@ from strandline.cli.progress import Bar
 from strandline.env.object_store import open_objects
 from strandline.env.objects import Objects
 from strandline.errors import Corrupt, Invalid, NotFound
-from strandline.reservoir import check, inspect, keys
+from strandline.reservoir import check, inspect, keys, recovery
 from strandline.reservoir.check import CheckReport, Damage
 from strandline.reservoir.inspect import (
     CheckpointSummary,
@@ -131,11 +131,11 @@ def clean(
 
 def _clean(objects: Objects) -> dict[str, int]:
     """Delete what was set aside; how much went."""
-    before = inspect.listed(objects).sizes
+    before = recovery.listing(objects).sizes
     with Reservoir(objects, settings=_KEEP_ALL) as reservoir:
         reservoir.clean()
         reservoir.checkpoint(reservoir.meta)  # a later opening must know that nothing is set aside
-    gone = before.keys() - inspect.listed(objects).sizes.keys()
+    gone = before.keys() - recovery.listing(objects).sizes.keys()
     return {"objects": len(gone), "bytes": sum(before[key] for key in gone)}
 
 

@@ -32,9 +32,9 @@ from strandline.reservoir.cache.downloads import TRIES_MAX
 from strandline.reservoir.checkpoint import FOOTER_SIZE
 from strandline.reservoir.codec import Ids
 from strandline.reservoir.files import GARBAGE_ROW, FileRef, FileTable
-from strandline.reservoir.inspect import Listing, ObjectSummary, listed, strangers
+from strandline.reservoir.inspect import ObjectSummary, strangers
 from strandline.reservoir.pages import ROW, Rows
-from strandline.reservoir.recovery import Found
+from strandline.reservoir.recovery import Found, Listing
 from strandline.reservoir.registry import Row
 from strandline.reservoir.state import State
 
@@ -92,7 +92,7 @@ def verify(objects: Objects, progress: Progress = lambda what, done, total: None
         found = recovery.recover(objects)
     except Corrupt as error:
         damage.append(_damage(error, keys.CHECKPOINTS))
-    listing = listed(objects)
+    listing = recovery.listing(objects)
     if not listing.checkpoints and not listing.data_files:
         raise NotFound(f"there is no reservoir in {objects.name}")
     state = None if found is None else found.state

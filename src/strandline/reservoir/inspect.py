@@ -18,7 +18,7 @@ from strandline.env.objects import Objects
 from strandline.errors import Corrupt, Invalid, NotFound
 from strandline.reservoir import checkpoint as checkpoints
 from strandline.reservoir import keys, recovery
-from strandline.reservoir.recovery import Found
+from strandline.reservoir.recovery import Found, Listing
 from strandline.reservoir.registry import Row
 from strandline.reservoir.state import State
 
@@ -93,27 +93,6 @@ class ReservoirSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Newer versions that cannot be read, and why."""
 
 
-class Listing(msgspec.Struct, kw_only=True, eq=False):
-    """The objects of a reservoir by what they are: their sizes."""
-
-    checkpoints: dict[int, int]
-    data_files: dict[int, int]
-    unknown: dict[str, int]
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """Of all objects, by their names."""
-        named = {keys.checkpoint_key(each): size for each, size in self.checkpoints.items()}
-        named |= {keys.file_key(each): size for each, size in self.data_files.items()}
-        return named | self.unknown
-
-    def file_size(self, file_id: int) -> int | None:
-        """The size of the object that a file lies in, None when that is not listed."""
-        if keys.is_bundle(file_id):
-            return self.checkpoints.get(keys.bundle_version(file_id))
-        return self.data_files.get(file_id)
-
-
 class Strangers(msgspec.Struct, frozen=True, kw_only=True):
     """Objects that the newest version knows nothing of."""
 
@@ -128,7 +107,7 @@ def inspect(objects: Objects) -> ReservoirSummary:
     state = found.state
     if state is None:
         raise NotFound(f"there is no reservoir in {objects.name}")
-    listing = listed(objects)  # later than the version, so what that needs is in it
+    listing = recovery.listing(objects)  # later than the version, so what that needs is in it
     others = strangers(listing, found, state)
     files = [_file(file_id, state, listing) for file_id in sorted(state.files.live)]
     return ReservoirSummary(
@@ -153,19 +132,6 @@ def inspect(objects: Objects) -> ReservoirSummary:
         unknown=others.unknown,
         passed_over=list(found.passed_over),
     )
-
-
-def listed(objects: Objects) -> Listing:
-    """All objects under the reservoir's prefix."""
-    found = Listing(checkpoints={}, data_files={}, unknown={})
-    for info in objects.list():
-        if (version := keys.version_of(info.key)) is not None:
-            found.checkpoints[version] = info.size
-        elif (file_id := keys.file_of(info.key)) is not None:
-            found.data_files[file_id] = info.size
-        else:
-            found.unknown[info.key] = info.size
-    return found
 
 
 def strangers(listing: Listing, found: Found, state: State) -> Strangers:

@@ -47,20 +47,32 @@ TAIL_SIZE = 1024 * 1024
 
 
 class Listing(msgspec.Struct, frozen=True, eq=False):
-    """The objects that there are: versions with the sizes of their objects, and data files."""
+    """The objects that there are, with their sizes."""
 
     checkpoints: dict[int, int]
-    data_files: set[int]
+    """By their versions."""
+    data_files: dict[int, int]
+    """By their ids."""
+    unknown: dict[str, int]
+    """By their keys: of nobody's that we know."""
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Of all objects, by their keys."""
+        found = {keys.checkpoint_key(version): size for version, size in self.checkpoints.items()}
+        found |= {keys.file_key(file_id): size for file_id, size in self.data_files.items()}
+        return found | self.unknown
 
     @property
     def newest(self) -> int:
         """The newest version, readable or not."""
         return max(self.checkpoints, default=0)
 
-    def has(self, file_id: int) -> bool:
+    def file_size(self, file_id: int) -> int | None:
+        """The size of the object that a file is in, None when that is not listed."""
         if keys.is_bundle(file_id):
-            return keys.bundle_version(file_id) in self.checkpoints
-        return file_id in self.data_files
+            return self.checkpoints.get(keys.bundle_version(file_id))
+        return self.data_files.get(file_id)
 
 
 class Found(msgspec.Struct, kw_only=True, eq=False):
@@ -79,17 +91,21 @@ class Found(msgspec.Struct, kw_only=True, eq=False):
         """Files with live pages that are not listed."""
         if self.state is None:
             return []
-        return [file_id for file_id in self.state.files.live if not self.listed.has(file_id)]
+        return [
+            file_id for file_id in self.state.files.live if self.listed.file_size(file_id) is None
+        ]
 
 
 def listing(objects: Objects) -> Listing:
     """What is there, in one request for a thousand objects."""
-    found = Listing({}, set())
+    found = Listing({}, {}, {})
     for info in objects.list():
         if (number := keys.version_of(info.key)) is not None:
             found.checkpoints[number] = info.size
         elif (file_id := keys.file_of(info.key)) is not None:
-            found.data_files.add(file_id)
+            found.data_files[file_id] = info.size
+        else:
+            found.unknown[info.key] = info.size
     return found
 
 
