@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,7 @@ PAGES = 1_000_000
 BATCH = 10_000
 LIVE_PAGES = 5_000_000
 READS = 200_000
+ENTRIES = 300_000
 CHANGES = (1_000, 10_000, 100_000)
 """Pages that change in each of the 19 increments behind a snapshot."""
 
@@ -36,6 +38,7 @@ def run(folder: Path, *, scale: float) -> list[Figure]:
     figures.append(_reading(folder))
     figures += [_recovery(int(LIVE_PAGES * scale), changes) for changes in CHANGES]
     figures += _requests()
+    figures += _map(folder, int(ENTRIES * scale))
     return figures
 
 
@@ -223,3 +226,66 @@ def _requests() -> list[Figure]:
             note=f"{opened['list']} list, {opened['get_ranges']} ranges",
         ),
     ]
+
+
+def _map(folder: Path, count: int) -> list[Figure]:
+    """An ordered map on pages; beside it SQLite, a table with the key as its primary key."""
+    generator = random.Random(7)
+    keys = [generator.randbytes(16) for _ in range(count)]
+    asked = generator.sample(keys, len(keys))
+    value = b"v" * 32
+    database = sqlite3.connect(folder / "map.sqlite", isolation_level=None)
+    database.execute("pragma journal_mode = wal")
+    database.execute("create table map (key blob primary key, value blob) without rowid")
+
+    def sqlite_put() -> int:
+        database.execute("begin")
+        for key in keys:
+            database.execute("insert into map values (?, ?)", (key, value))
+        database.execute("commit")
+        return count
+
+    def sqlite_get() -> int:
+        for key in asked:
+            database.execute("select value from map where key = ?", (key,)).fetchone()
+        return count
+
+    def sqlite_scan() -> int:
+        return sum(1 for _ in database.execute("select key, value from map order by key"))
+
+    with strandline.reservoir(str(folder / "map")) as reservoir, reservoir.session() as session:
+        ordered = strandline.PagedMap(session)
+
+        def put() -> int:
+            for key in keys:
+                ordered.put(key, value)
+            ordered.checkpoint(reservoir)
+            return count
+
+        def get() -> int:
+            for key in asked:
+                ordered.get(key)
+            return count
+
+        def scan() -> int:
+            return sum(1 for _ in ordered.range())
+
+        works = {
+            "put by chance, checkpoint": (put, sqlite_put),
+            "get by chance": (get, sqlite_get),
+            "scan in order": (scan, sqlite_scan),
+        }
+        figures = []
+        for name, (ours, theirs) in works.items():
+            own, peer = rate(ours, rounds=1), rate(theirs, rounds=1)
+            figures.append(
+                Figure(
+                    name=f"map of {count:,}: {name}",
+                    value=own,
+                    unit="entry/s",
+                    peer="SQLite",
+                    ratio=own / peer,
+                )
+            )
+    database.close()
+    return figures
