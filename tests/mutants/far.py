@@ -36,7 +36,7 @@ FAR = {
     ),
     "read a zone of the lake without its checksum": Mutant(
         "lake.reader:LakeFileReader._rows",
-        "if xxh3_64_intdigest(stored, self._topic_id) != info.checksum:",
+        "if xxh3_64_intdigest(place, self._topic_id) != info.checksum:",
         "if False:",
         "unit/topic/test_cold_reads",
         "test_damage_in_the_lake_costs_its_zone_and_nothing_else",

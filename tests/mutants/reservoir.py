@@ -163,7 +163,7 @@ RESERVOIR = {
     ),
     "delete a checkpoint whose object holds pages": Mutant(
         "reservoir.garbage:old_checkpoints",
-        "and not _holds_pages(state, row.version)",
+        "and not _is_needed(state, row.version)",
         "",
         KEPT,
         "test_every_version_that_is_kept_can_be_recovered_at_every_moment[1-3]",
@@ -327,5 +327,33 @@ RESERVOIR = {
         cache.evict""",
         POWER,
         "test_a_damaged_file_of_the_cache_hinders_no_rewriting",
+    ),
+    "let the name of an opening become free": Mutant(
+        "reservoir.files:FileTable.keep_name",
+        "self.names.add(file_id)",
+        "pass",
+        "test_reservoir_writers",
+        "test_a_writer_that_sleeps_while_others_work_wakes_up_fenced",
+    ),
+    "forget the names of openings that are left behind": Mutant(
+        "reservoir.opening:_take_over",
+        "[*_openings_behind(objects, found), version]",
+        "[version]",
+        "test_reservoir_writers",
+        "test_a_version_that_was_left_behind_keeps_the_name_of_its_opening",
+    ),
+    "open without a second look": Mutant(
+        "reservoir.opening:_take_over",
+        "return not _is_late(objects, version)",
+        "return True",
+        "test_reservoir_writers",
+        "test_an_opening_that_sleeps_between_its_list_and_its_version_begins_again",
+    ),
+    "take the first version, kept for its name, for a state": Mutant(
+        "reservoir.recovery:_is_name_only",
+        "2 not in listed",
+        "False",
+        "unit/reservoir/test_named_versions",
+        "test_a_version_that_is_too_old_says_so_and_changes_nothing",
     ),
 }
