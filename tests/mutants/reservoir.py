@@ -208,7 +208,7 @@ RESERVOIR = {
         "if now.newest <= listed.newest:",
         "if True:",
         WRITERS,
-        "test_an_opening_at_any_call_of_another_opening_leaves_one_writer",
+        "test_a_reader_whose_listed_versions_are_deleted_meanwhile_looks_again",
     ),
     "believe a late list": Mutant(
         "reservoir.opening:open_state",

@@ -418,6 +418,28 @@ def test_a_version_that_was_left_behind_keeps_the_name_of_its_opening():
     sleeper.close()
 
 
+def test_a_reader_whose_listed_versions_are_deleted_meanwhile_looks_again():
+    """What a writer has replaced and deleted is no damage."""
+    objects = SimObjects()
+    writer = opened(objects, disk=SimDisk(seed=1))
+    _write(writer, 1, b"first")
+    writer.checkpoint()
+
+    def writer_works(operation: str, key: str) -> None:
+        del key
+        if operation == "get_ranges":
+            objects.on_call = None
+            for number in range(20):
+                _write(writer, 1, b"%d" % number)
+                writer.checkpoint()
+
+    objects.on_call = writer_works
+    with opened(objects, disk=SimDisk(seed=2), readonly=True) as reader:
+        assert reader.recovered.passed_over == ()
+        assert (reader.version, reader.read(1)) == (writer.version, b"19")
+    writer.close()
+
+
 def _write(reservoir: Reservoir, page_id: int, data: bytes) -> None:
     with reservoir.session() as session:
         session.write(page_id, data)
