@@ -246,12 +246,6 @@ def is_opening(objects: Objects, version: int, size: int) -> bool:
     return own.term == version
 
 
-def read_registry(objects: Objects, version: int, size: int) -> tuple[Footer, list[Row]]:
-    """Footer and registry of a checkpoint, checked."""
-    footer, rows, _ = _again(lambda: _read_end(objects, version, size))
-    return footer, rows
-
-
 def _read_end(
     objects: Objects, version: int, size: int
 ) -> tuple[Footer, list[Row], Checkpoint | None]:

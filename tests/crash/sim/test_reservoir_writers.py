@@ -231,7 +231,7 @@ def test_an_older_writer_whose_lost_reply_was_a_success_is_still_fenced_at_the_n
     with older.session() as session:
         session.write(1, b"the last word")
         session.commit()
-    world.objects.fail("create", how="after")
+    world.objects.fail("create", how="after", key_contains=keys.CHECKPOINTS)
     with pytest.raises(Unreachable):
         older.checkpoint(b"5")
     world.objects.heal()

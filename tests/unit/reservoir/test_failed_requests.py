@@ -58,7 +58,7 @@ def test_a_checkpoint_that_waits_for_its_object_is_created_again_with_the_same_b
     reservoir = world.open()
     bodies = {}
     commit(reservoir, {1: b"one"})
-    world.objects.fail("create", how=how)
+    world.objects.fail("create", how=how, key_contains=keys.CHECKPOINTS)
     with pytest.raises(Unreachable):
         reservoir.checkpoint(b"first")
     bodies.update(world.objects.snapshot())
@@ -75,7 +75,7 @@ def test_a_checkpoint_that_waits_for_its_object_is_created_again_with_the_same_b
 def test_a_version_is_told_only_when_its_object_is_there(world):
     reservoir = world.open()
     commit(reservoir, {1: b"one"})
-    world.objects.fail("create")
+    world.objects.fail("create", key_contains=keys.CHECKPOINTS)
 
     with pytest.raises(Unreachable):
         reservoir.checkpoint(b"first")
