@@ -417,19 +417,30 @@ class OsDisk:
                 os.unlink(path)
 
     def lock(self, path: str, content: bytes) -> Lock | None:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.ftruncate(fd, 0)
-            os.pwrite(fd, content, 0)
-        except BlockingIOError:
-            os.close(fd)
-            return None
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                os.close(fd)  # a descriptor left open here would hold the lock for good
-                raise
-        return OsLock(fd)
+        while True:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not _is_still_at(path, fd):
+                    os.close(fd)  # an owner removed it while we took it: others lock a new file
+                    continue
+                os.ftruncate(fd, 0)
+                os.pwrite(fd, content, 0)
+            except BlockingIOError:
+                os.close(fd)
+                return None
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    os.close(fd)  # a descriptor left open here would hold the lock for good
+                    raise
+            return OsLock(fd)
+
+
+def _is_still_at(path: str, fd: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _open_fd(fd: int, path: str) -> int:

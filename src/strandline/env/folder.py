@@ -175,9 +175,6 @@ class FolderObjects:
                     # None or gone: somebody who cleans took the new folder for a dead one's.
                     with contextlib.suppress(FileNotFoundError):
                         self._alive = self._disk.lock(f"{aside}/{LOCK}", b"")
-                    if self._alive is not None and not self._disk.exists(f"{aside}/{LOCK}"):
-                        self._alive.release()  # of a file that he had removed already
-                        self._alive = None
                     self._aside = aside
             assert self._aside is not None
             return self._aside

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -99,6 +101,26 @@ def test_a_child_that_lives_on_does_not_keep_the_lock(data_dir):
     os.close(writing)
     os.waitpid(child, 0)
     assert found == [b"1"]
+
+
+def test_a_lock_is_of_the_file_that_has_the_name(tmp_path, monkeypatch):
+    """Removed by its last owner and made anew by another between opening and locking."""
+    disk = OsDisk()
+    path = str(tmp_path / "LOCK")
+    flock = fcntl.flock
+
+    def replaced_first(fd: int, operation: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", flock)
+        os.unlink(path)
+        Path(path).touch()
+        flock(fd, operation)
+
+    monkeypatch.setattr(fcntl, "flock", replaced_first)
+    held = disk.lock(path, b"me")
+    second = disk.lock(path, b"you")
+
+    assert held is not None
+    assert second is None
 
 
 def test_a_child_that_was_never_told_does_not_keep_the_lock(tmp_path):
