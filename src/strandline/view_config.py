@@ -1,0 +1,63 @@
+"""How the views of a topic work. Part of the topic's configuration, on the log with it.
+
+A view is a fold over a topic (``views/``): it is there as long as its configuration is.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class KvConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A key-value map over the records' keys."""
+
+    history: int = 8
+    """Versions of a key that can still be read, the newest included."""
+
+
+class QueueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A work queue: every record is a job."""
+
+    lease_ms: int = 30_000
+    """How long a claimed job is its worker's, unless the claim says otherwise."""
+
+    deliveries_max: int = 5
+    """How often a job is given out before it becomes a dead letter; 0 is for ever."""
+
+
+class SeriesConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Records by source and time."""
+
+    jitter: int = 0
+    """How far behind its source's newest record one may come and still be no late arrival, in the
+    unit of ``at``."""
+
+    retention: int = 0
+    """How far behind the newest record of all sources is kept, in the unit of ``at``; 0 keeps
+    all."""
+
+
+class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Measurements with tags and numeric fields."""
+
+    block_points: int = 1024
+    """Points of one series that are packed together."""
+
+
+class ViewConfigs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The views of one topic, those that it has."""
+
+    kv: KvConfig | None = None
+    """A key-value map."""
+
+    queue: QueueConfig | None = None
+    """A work queue."""
+
+    series: SeriesConfig | None = None
+    """Records by source and time."""
+
+    metrics: MetricsConfig | None = None
+    """Measurements."""
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, name) is not None for name in self.__struct_fields__)

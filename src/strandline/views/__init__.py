@@ -1,0 +1,10 @@
+"""Views: shapes of the log. Each is a fold over topics, saved in a reservoir, rebuilt from the log.
+
+    view.py       what a fold is: rows in, pages out
+    host.py       one fold beside its topics: catching up, deciding, appending
+    kv/           a key-value map with history
+    queue/        a work queue with leases
+    groups/       consumer groups on plain topics
+    series/       records by source and time, with late arrivals
+    metrics/      measurements with tags and numeric fields
+"""

@@ -1,0 +1,77 @@
+"""What a view is: a fold over the records of topics.
+
+A fold looks at nothing but the records: no clock, no chance. The same records in the same order
+give the same state, so it may be thrown away at any time and folded again. Decisions that need more
+(is the key still there? which job is next?) are made before something is appended, and the record
+tells the outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from strandline.env.clock import Clock
+from strandline.memory import Share
+from strandline.record import Record
+from strandline.reservoir.map.spill import Spill
+from strandline.reservoir.session import Session
+
+SPACES = 16
+"""Spaces of pages that every view has, from its own on."""
+
+
+class Rows(NamedTuple):
+    """Records of one topic as columns, in order. Seqs rise and may have holes."""
+
+    seqs: Sequence[int]
+    stamps: Sequence[int]
+    keys: Sequence[bytes | None]
+    tags: Sequence[str | None]
+    metas: Sequence[bytes | None]
+    data: Sequence[bytes]
+
+
+class Draft(NamedTuple):
+    """Records to append to one topic of a view, all or none."""
+
+    source: int
+    data: Sequence[bytes]
+    keys: Sequence[bytes | None] | None = None
+    metas: Sequence[bytes | None] | None = None
+    tags: Sequence[str | None] | None = None
+
+
+class World(NamedTuple):
+    """What a view may use besides the records it is given."""
+
+    clock: Clock
+    """For deciding, never for folding."""
+    share: Share
+    """Where its memory is counted."""
+    fetch: Callable[[int, Sequence[int]], list[Record]]
+    """Records of a topic by their seqs, in that order; those that are gone are left out."""
+    spill: Spill | None
+    """Where a map may put pages when memory is short."""
+    ram_bytes: int
+    """What the pages of a map may take of memory."""
+
+
+class Fold(Protocol):
+    """The state of a view. Owned by one thread: whoever holds its host's lock."""
+
+    def apply(self, source: int, rows: Rows) -> None:
+        """Fold records in. They come once and in order; ``source`` says of which topic."""
+        ...
+
+    def load(self, session: Session, space: int, state: bytes) -> None:
+        """Begin with what was saved; with nothing when the state is empty."""
+        ...
+
+    def save(self, session: Session) -> bytes:
+        """Hand over the pages that have changed; what else must be known to load them."""
+        ...
+
+    def digest(self) -> bytes:
+        """A checksum of all that a user can see, however it came about."""
+        ...
