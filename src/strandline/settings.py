@@ -11,6 +11,7 @@ import msgspec
 
 from strandline.errors import Invalid
 from strandline.schema import checked_fields
+from strandline.view_config import ViewConfigs, check_views
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -202,6 +203,26 @@ class ReservoirSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """How patient we are with an object store."""
 
 
+class ViewSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How views are kept."""
+
+    url: str = ""
+    """Where their state is saved: ``s3://bucket/prefix``, ``az://``, ``gs://``, a folder; empty is
+    the folder ``views`` of the store. It is derived: without it views are folded again."""
+
+    memory_bytes: int = 2 * GIB
+    """What records in memory, views and caches may take together; each has its share."""
+
+    checkpoint_interval_s: float = 60.0
+    """Save views that have news at least this often. Rarer: a longer replay after a crash."""
+
+    checkpoint_records: int = 1_000_000
+    """The same, when so many records were folded in since."""
+
+    reservoir: ReservoirSettings = ReservoirSettings()
+    """How their pages are packed and cached."""
+
+
 class LimitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one request may ask for."""
 
@@ -249,6 +270,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     scrub: ScrubSettings = ScrubSettings()
     """How stored files are checked in the background."""
 
+    views: ViewSettings = ViewSettings()
+    """How views are kept."""
+
     limits: LimitSettings = LimitSettings()
     """What one request may ask for."""
 
@@ -287,6 +311,10 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     schema_version: int = 0
     """How often the schema was changed. Not an option: it counts by itself."""
+
+    views: ViewConfigs = ViewConfigs()
+    """The views of the topic. While it has one, records leave it only when its views let them go:
+    no ttl, no caps, no deletes, and not ``ephemeral``."""
 
 
 def checked(settings: Settings) -> Settings:
@@ -337,7 +365,9 @@ def topic_config(base: TopicConfig, options: dict[str, object]) -> TopicConfig:
     for name in options:
         if name not in known:
             raise Invalid(f"unknown topic option {name!r}: known are {', '.join(known)}")
-    merged = msgspec.structs.asdict(base) | options
+    merged = msgspec.structs.asdict(base) | {"views": msgspec.to_builtins(base.views)} | options
+    if isinstance(merged["views"], ViewConfigs):
+        merged["views"] = msgspec.to_builtins(merged["views"])
     if "schema" in options:
         fields = checked_fields(options["schema"])
         changed = fields != base.schema
@@ -350,4 +380,9 @@ def topic_config(base: TopicConfig, options: dict[str, object]) -> TopicConfig:
     for name in ("ttl_ms", "cap_records", "cap_bytes", "idempotency_window_ms"):
         if not 0 <= getattr(config, name) <= OPTION_MAX:
             raise Invalid(f"topic option {name} is 0 to {OPTION_MAX}")
+    check_views(config.views)
+    if config.views and (config.ttl_ms or config.cap_records or config.cap_bytes):
+        raise Invalid("a topic with views has no ttl and no caps: its views say what may go")
+    if config.views and config.durability == "ephemeral":
+        raise Invalid("a topic with views cannot be ephemeral: views are rebuilt from the log")
     return config

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import msgspec
 
+from strandline.errors import Invalid
+
+OPTION_MAX = 2**53
+
 
 class KvConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A key-value map over the records' keys."""
@@ -44,7 +48,9 @@ class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Points of one series that are packed together."""
 
 
-class ViewConfigs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ViewConfigs(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """The views of one topic, those that it has."""
 
     kv: KvConfig | None = None
@@ -61,3 +67,14 @@ class ViewConfigs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) is not None for name in self.__struct_fields__)
+
+
+def check_views(views: ViewConfigs) -> None:
+    """Raise when an option of a view cannot be."""
+    for kind in ViewConfigs.__struct_fields__:
+        config = getattr(views, kind)
+        if config is None:
+            continue
+        for name, value in msgspec.structs.asdict(config).items():
+            if isinstance(value, (int, float)) and not 0 <= value <= OPTION_MAX:
+                raise Invalid(f"{kind} option {name} is {value}, not from 0 to {OPTION_MAX}")

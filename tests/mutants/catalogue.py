@@ -234,15 +234,15 @@ MUTANTS = {
         "test_an_append_during_a_close_is_refused_or_kept",
     ),
     "log a delete before the records that it deletes": Mutant(
-        "topic.topic:Topic._delete",
+        "topic.deleting:Deleting._carry_out",
         "flush_waiting(state, shard)",
         "pass",
         "test_deletes_survive",
         "test_a_delete_by_seq_of_records_in_memory_survives",
     ),
     "return from a delete before it is durable": Mutant(
-        "topic.topic:Topic.delete",
-        'if state.config.durability == "fsync":',
+        "topic.deleting:Deleting._durable",
+        'if self._state.config.durability == "fsync":',
         "if False:",
         "test_deletes_survive",
         "test_a_delete_in_an_fsync_topic_is_durable_when_it_returns",

@@ -37,10 +37,12 @@ _QUIET_US = 60_000_000
 class Pending:
     """An append that is placed and perhaps not yet durable."""
 
-    __slots__ = ("_committer", "_lsn", "appended")
+    __slots__ = ("_committer", "_lsn", "appended", "ts")
 
-    def __init__(self, appended: Appended, committer: Committer, lsn: int) -> None:
+    def __init__(self, appended: Appended, committer: Committer, lsn: int, ts: int = 0) -> None:
         self.appended = appended
+        self.ts = ts
+        """When it was placed; 0 when it is an earlier append that had the same key."""
         self._committer = committer
         self._lsn = lsn
 
@@ -211,7 +213,7 @@ def _place(state: TopicState, shard: Shard, batch: Batch) -> Pending:
     if batch.idempotency_key is not None:
         state.remember(batch.idempotency_key, first_seq, last_seq, ts)
     state.torn = False
-    return Pending(Appended(first_seq, last_seq, last_seq), shard.committer, lsn)
+    return Pending(Appended(first_seq, last_seq, last_seq), shard.committer, lsn, ts)
 
 
 def _place_in_log(state: TopicState, shard: Shard, batch: Batch, first_seq: int, ts: int) -> int:

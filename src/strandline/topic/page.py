@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,18 @@ _FIELDS = (block.KEY, block.TAG, block.NODE, block.META)
 
 Row = tuple[int, int, Sequence[bytes | None], bytes]
 """seq, ts, the fields key, tag, node and meta, the data."""
+
+
+class Columns(NamedTuple):
+    """Records as lists, equally long."""
+
+    seqs: list[int]
+    stamps: list[int]
+    keys: list[bytes | None]
+    tags: list[str | None]
+    nodes: list[str | None]
+    metas: list[bytes | None]
+    data: list[bytes]
 
 
 class Slice:
@@ -161,6 +174,22 @@ class Page:
             else:
                 found += [row[3] for row in part]
         return found
+
+    def columns(self) -> Columns:
+        """The page as lists, one for each field."""
+        seqs: list[int] = []
+        stamps: list[int] = []
+        fields: tuple[list[Any], ...] = ([], [], [], [])
+        data: list[bytes] = []
+        for part in self._parts:
+            rows = part if isinstance(part, Slice) else RowSlice(part)
+            seqs += rows.seqs().tolist()
+            stamps += rows.stamps().tolist()
+            data += rows.data().to_pylist()
+            for column, values in zip(_FIELDS, fields, strict=True):
+                found = rows.field(column)
+                values.extend([None] * len(rows) if found is None else found.to_pylist())
+        return Columns(seqs, stamps, fields[0], fields[1], fields[2], fields[3], data)
 
     def arrow(self) -> pa.Table:
         """The page as columns: seq, ts, key, tag, node, meta, data."""

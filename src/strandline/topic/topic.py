@@ -27,12 +27,10 @@ from strandline.errors import (
 from strandline.lake.cold import ColdSummary
 from strandline.record import Appended, Record
 from strandline.settings import LimitSettings, TopicConfig, topic_config
-from strandline.topic import deletes
 from strandline.topic.append import (
     Pending,
     check_alone,
     flush_memory,
-    flush_waiting,
     place,
     set_fast_lane,
 )
@@ -48,6 +46,7 @@ from strandline.topic.batch import (
     of_one,
     of_plain,
 )
+from strandline.topic.deleting import Deleted, Deleting
 from strandline.topic.floors import Floors
 from strandline.topic.page import Page
 from strandline.topic.pieces import Pieces
@@ -79,14 +78,6 @@ class TopicStatistics(msgspec.Struct, frozen=True, kw_only=True):
     config: TopicConfig
     cold: ColdSummary | None
     """What is in the lake, None when nothing is."""
-
-
-class Deleted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a delete did."""
-
-    deleted: int
-    earliest_seq: int
-    head_seq: int
 
 
 class Topic:
@@ -236,6 +227,40 @@ class Topic:
             batch = of_many(many, columns, idempotency_key, self._limits)
         return self._place(batch, expected_head)
 
+    def place_many(
+        self,
+        data: Sequence[bytes],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        tags: Sequence[str | None] | None = None,
+        metas: Sequence[bytes | None] | None = None,
+        expected_head: int | None = None,
+    ) -> Pending:
+        """As ``append_many``, to be waited for later: one record takes the short way."""
+        if len(data) == 1:
+            tag = tags[0] if tags else None
+            fields = checked_fields(
+                keys[0] if keys else None, tag, None, metas[0] if metas else None
+            )
+            batch = of_one(data[0], fields, tag, self._limits)
+        else:
+            columns = {"key": keys, "tag": tags, "meta": metas}
+            batch = of_many(data, columns, None, self._limits)
+        return self._place(batch, expected_head)
+
+    def settle(self) -> None:
+        """Return once all that was placed so far is published, or raise when it never will be."""
+        state = self._state
+        while state.next_seq - 1 > state.head_seq:
+            shard = self._shard()
+            shard.committer.wait_synced(shard.writer.end_lsn)
+
+    def secure(self) -> None:
+        """Return once all that was placed so far would survive a power loss."""
+        shard = self._shard()
+        shard.flush()
+        shard.committer.sync_now()
+
     def _place(self, batch: Batch, expected_head: int | None) -> Pending:
         state, shard = self._state, self._shard()
         try:
@@ -383,44 +408,18 @@ class Topic:
                 raise Invalid("before is a seq: at least 1")
         if match is not None and not isinstance(match, str):
             raise Invalid(f"match is a tag, not {type(match).__name__}")
-        state, shard = self._state, self._shard()
-        while True:
-            # Looking into the lake may take long, so nobody waits for it behind a lock.
-            cold = None if match is None else state.cold
-            cold_seqs = deletes.find_tagged_cold(state, cold, match or "")
-            with shard.maintenance:
-                if cold is None or cold is state.cold:
-                    done = self._delete(before, match, cold_seqs)
-                    break
-        if state.config.durability == "fsync":
-            shard.committer.wait_synced(shard.writer.end_lsn)
-        return done
+        if self._state.config.views:
+            raise Invalid(
+                f"topic {self.name!r} has views, which need its records: delete through the view"
+            )
+        return self._deleting().delete(before, match)
 
-    def _delete(self, before: int | None, match: str | None, cold_seqs: BitMap64) -> Deleted:
-        """The same with the maintenance lock held."""
-        state, shard = self._state, self._shard()
-        self._floors.enforce(shard)
-        count = state.live_count
-        bound = state.head_seq + 1 if before is None else min(before, state.head_seq + 1)
-        if match is None:
-            message = control.RecordsDeleted(bound, b"")
-        else:
-            seqs = deletes.find_tagged(state, match, bound, cold_seqs)
-            message = control.RecordsDeleted(0, seqs.serialize() if seqs else b"")
-        hit = deletes.hit_by(state, Pieces(state, self._reader), message)
-        shard.writer.acquire()
-        try:
-            self._alive()
-            flush_waiting(state, shard)
-            shard.writer.place_control(state.id, message)
-        finally:
-            shard.writer.release()
-        deletes.apply_delete(state, hit)
-        return Deleted(
-            deleted=count - state.live_count,
-            earliest_seq=state.earliest_seq,
-            head_seq=state.head_seq,
-        )
+    def let_go(self, seqs: BitMap64, *, before: int = 0) -> Deleted:
+        """For the topic's views: delete records that they no longer need."""
+        return self._deleting().let_go(seqs, before)
+
+    def _deleting(self) -> Deleting:
+        return Deleting(self._state, self._shard(), self._reader, self._floors)
 
     def alter(self, **options: object) -> TopicConfig:
         """Change the configuration from here on; what the old one evicted stays evicted."""
