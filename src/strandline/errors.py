@@ -15,6 +15,7 @@
     ├── RecordsLost        a reader crossed a tombstone            go on behind the gap
     ├── Unavailable        the disk is failing or busy             retry later
     │   ├── DiskFull       no room for another write               free space; the store goes on
+    │   ├── MemoryPressure a share of the memory is full           retry later, or give it more
     │   ├── Locked         another process has the store           close it, or open read-only
     │   ├── Poisoned       a sync failed                           close and reopen the store
     │   ├── Unreachable    the object store does not answer        retry later; it may have happened
@@ -128,6 +129,13 @@ class DiskFull(Unavailable):
     """There is no room for another write. Reads and deletes go on; free space to continue."""
 
     code = "disk_full"
+
+
+class MemoryPressure(Unavailable):
+    """A share of the memory budget is full. Nothing was appended; retry later, or raise the budget
+    in the settings."""
+
+    code = "memory_pressure"
 
 
 class Locked(Unavailable):
