@@ -162,8 +162,6 @@ class Share:
     def _climb(self, size: int) -> None:
         if size > self.limit + self._reserve.limit:
             self._refuse(TooLarge(self._too_large(size)))
-        if self.used + size <= self.limit:
-            return
         self._evict_until(max(0, self.limit - size), headroom=int(self.limit * HEADROOM))
         if not self._can_borrow(size):
             self._refuse(MemoryPressure(self._under_pressure(size)))

@@ -1,0 +1,81 @@
+"""Mutants of the memory budget."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_SHARES = "unit/memory/test_shares"
+
+MEMORY = {
+    "count without the lock": Mutant(
+        "memory:Share.charge",
+        "with self._counting:",
+        "if True:",
+        _SHARES,
+        "test_two_threads_that_charge_at_once_are_both_counted",
+    ),
+    "evict for what fits": Mutant(
+        "memory:Share._climb",
+        "max(0, self.limit - size)",
+        "max(0, self._calm - size)",
+        _SHARES,
+        "test_what_fits_into_the_share_is_admitted_and_nobody_is_asked",
+    ),
+    "evict without headroom": Mutant(
+        "memory:Share._climb",
+        "headroom=int(self.limit * HEADROOM)",
+        "headroom=0",
+        _SHARES,
+        "test_what_does_not_fit_is_asked_of_evictors_with_a_tenth_of_headroom",
+    ),
+    "ask every evictor": Mutant(
+        "memory:Share._evict_until",
+        "if excess <= 0:\n                return",
+        "pass",
+        _SHARES,
+        "test_evictors_are_asked_only_until_enough_is_free",
+    ),
+    "always ask the first evictor first": Mutant(
+        "memory:Share._evict_until",
+        "self._turn % len(evictors)",
+        "0",
+        _SHARES,
+        "test_evictors_take_turns",
+    ),
+    "borrow without looking at the others' loans": Mutant(
+        "memory:Share._can_borrow",
+        "self._reserve.lent + loan",
+        "loan",
+        _SHARES,
+        "test_shares_borrow_from_one_reserve",
+    ),
+    "borrow before evicting": Mutant(
+        "memory:Share._climb",
+        "self._evict_until(",
+        "self._can_borrow(size) or self._evict_until(",
+        _SHARES,
+        "test_the_reserve_lends_only_what_evictors_could_not_free",
+    ),
+    "retry for ever what can never fit": Mutant(
+        "memory:Share._climb",
+        "if size > self.limit + self._reserve.limit:",
+        "if False:",
+        _SHARES,
+        "test_a_request_that_can_never_fit_is_refused_for_good_and_evicts_nothing",
+    ),
+    "hold the lock while an evictor runs": Mutant(
+        "memory:Share._evict_until",
+        "freed = evict(min(excess + headroom, self.used))",
+        "\n            with self._counting:\n"
+        "                freed = evict(min(excess + headroom, self.used))",
+        _SHARES,
+        "test_an_evictor_may_charge_and_release_while_it_is_asked",
+    ),
+    "bring nothing down ahead of need": Mutant(
+        "memory:Share.relieve",
+        "if self.used > self._calm:",
+        "if self.used > self.limit:",
+        _SHARES,
+        "test_a_share_above_the_high_mark_is_brought_down_to_the_low_one",
+    ),
+}
