@@ -23,7 +23,6 @@ from strandline.env.objects import Objects
 from strandline.errors import Closed, Invalid, StrandlineError
 from strandline.inbox.inbox import Inbox
 from strandline.jobs import Job
-from strandline.lake.intake import Intake
 from strandline.lake.lake import Lake
 from strandline.lake.sweep import Swept
 from strandline.settings import Settings, TopicConfig, checked, topic_config
@@ -36,17 +35,17 @@ from strandline.topic.layout import Layout
 from strandline.topic.pins import Pins
 from strandline.topic.progress import Progress, silent
 from strandline.topic.recover import Recovered, recover, recover_beside_writer
-from strandline.topic.relocator import Relocator
-from strandline.topic.roots import Roots
-from strandline.topic.scrubber import Scrubber, ScrubProgress
+from strandline.topic.scrubber import ScrubProgress
 from strandline.topic.sealer import Sealer
 from strandline.topic.space import SpaceWatch
 from strandline.topic.state import TopicState
 from strandline.topic.topic import Topic
-from strandline.wal.files import ShardFiles
+from strandline.views.shelf import Shelf
+from strandline.views.views import Views
 from strandline.wal.reader import Reader
 from strandline.wal.shard import Shard
-from strandline.wal.writer import Writer, as_unavailable
+from strandline.wal.writer import as_unavailable
+from strandline.wiring import Base, make_roots, make_writer, wire_lake
 
 SHARDS_MAX = 64
 _TICK_S = 1.0
@@ -90,6 +89,9 @@ class Store:
             disk=self._disk,
         )
         self._lake = Lake(self._objects, self._settings.lake)
+        self._base = Base(
+            self._layout, self._disk, self._clock, self._settings, self._lake, self._objects
+        )
         self._lock: Lock | None = None
         self._closed = False
         self._forked = False
@@ -101,6 +103,7 @@ class Store:
         if readonly:
             store_id = system.read(self._disk, self.path)
             self._found = self._recover(store_id, progress)
+            self._wire_views()
         else:
             self._open_for_writing(progress, start_jobs=start_jobs)
 
@@ -155,11 +158,13 @@ class Store:
         return self._found.catalog.names(prefix)
 
     def checkpoint(self) -> None:
-        """Move everything in the log into segments now, and seal what is worth it."""
+        """Move everything in the log into segments now, seal what is worth it, save views."""
         self._check_writable()
-        with _telling("a checkpoint"), self._checkpointing:
-            self._checkpointer.checkpoint()
-            self._sealer.run_once()
+        with _telling("a checkpoint"):
+            with self._checkpointing:
+                self._checkpointer.checkpoint()
+                self._sealer.run_once()
+            self._views.shelf.save_and_maintain()
 
     @property
     def lake_objects(self) -> Objects:
@@ -243,6 +248,7 @@ class Store:
         if not self.readonly and not self._forked:
             self._close_writing()
         try:
+            self._views.shelf.abandon()
             self._found.close()
             self._lake.close()
         finally:
@@ -298,11 +304,13 @@ class Store:
         for log in found.logs.values():
             reopen.secure_tail(disk, log)
             reopen.set_aside_cut_files(disk, log)
-        self._shards = [Shard(self._writer(number)) for number in range(wal.shards)]
+        self._shards = [
+            Shard(make_writer(self._base, found, number)) for number in range(wal.shards)
+        ]
         found.catalog.attach(self._shards)
         segment = self._settings.segment
         pins = Pins(disk, layout.pins)
-        self._roots = roots = self._make_roots(pins)
+        self._roots = roots = make_roots(self._base, found, pins)
         self._checkpointer = Checkpointer(
             disk,
             self._clock,
@@ -316,49 +324,33 @@ class Store:
         self._sealer = Sealer(
             self._clock, found.catalog, found.library, roots, self._checkpointer, segment
         )
-        self._wire_lake(pins)
+        self._relocator, self._scrubber = wire_lake(
+            self._base,
+            found,
+            self._sealer,
+            pins=pins,
+            reader=self._reader,
+            changing=self._checkpointing,
+        )
         self._wire_inbox()
+        self._wire_views()
         self._space = SpaceWatch(disk, layout, self._shards, self._settings.space)
         self._space.make_room()
         reopen.quarantine_orphans(disk, layout, roots, found)
         reopen.declare_lost_tails(found, self._shards, disk.boot_id())
         self._make_jobs()
 
-    def _wire_lake(self, pins: Pins) -> None:
-        found = self._found
-        intake = Intake(
-            self._objects,
+    def _wire_views(self) -> None:
+        shelf = Shelf(
+            self._layout.views,
             self._disk,
             self._clock,
-            self._settings.lake,
-            store_id=found.store_id,
-            spool=self._layout.spool,
-            doubted=bool(self._settings.lake.url),
-            expected=any(state.cold is not None for state in found.catalog.states()),
+            self._settings.views,
+            store_id=self.id,
+            readonly=self.readonly,
+            is_alive=lambda topic_id: self._found.catalog.by_id(topic_id) is not None,
         )
-        intake.empty_spool()
-        self._relocator = Relocator(
-            self._clock,
-            found.catalog,
-            self._sealer,
-            self._lake,
-            intake,
-            reader=self._reader,
-            changing=self._checkpointing,
-            pins=pins,
-        )
-        self._scrubber = Scrubber(
-            self._clock,
-            found.catalog,
-            found.library,
-            self._sealer,
-            self._relocator,
-            intake,
-            self._lake,
-            self._settings.scrub,
-            store_id=found.store_id,
-            changing=self._checkpointing,
-        )
+        self._views = Views(shelf, self)
 
     def _wire_inbox(self) -> None:
         def topic(name: str, create: bool) -> Topic:  # noqa: FBT001 - handed over as it is
@@ -371,38 +363,6 @@ class Store:
             store_id=self.id,
             topic=topic,
             sync=self.sync,
-        )
-
-    def _make_roots(self, pins: Pins) -> Roots:
-        shards = self._settings.wal.shards
-        logs = self._found.logs
-        return Roots(
-            self._disk,
-            self._layout.meta,
-            self._found.catalog,
-            self._found.library,
-            self._found.root,
-            shard_directory=self._layout.shard,
-            quarantine=self._layout.quarantine,
-            retired_ends={number: log.end_lsn for number, log in logs.items() if number >= shards},
-            pins=pins,
-            log_kept=self._settings.wal.keep_bytes,
-        )
-
-    def _writer(self, number: int) -> Writer:
-        found = self._found
-        log = found.logs.get(number)
-        files = log.files if log else ShardFiles(self._disk, self._layout.shard(number), number)
-        found.files[number] = files
-        return Writer(
-            files,
-            self._clock,
-            self._settings.wal,
-            store_id=found.store_id,
-            term=found.term + 1,
-            end_lsn=log.end_lsn if log else 0,
-            previous=log.previous if log else 0,
-            last_ts=found.last_ts,
         )
 
     def _make_jobs(self) -> None:
@@ -421,6 +381,7 @@ class Store:
         self._add_job("space", self._space.run_once, _TICK_S)
         self._add_job("scrub", self._scrubber.run_once, _TICK_S)
         self._add_job("inbox", self._inbox.run_once, _INBOX_S)
+        self._add_job("views", self._views.shelf.run_once, _TICK_S)
 
     def _add_job(
         self,
@@ -456,6 +417,7 @@ class Store:
         syncing = self._jobs[: len(self._shards)]
         for job in self._jobs[len(self._shards) :]:
             job.stop()
+        self._views.shelf.close()
         with self._checkpointing:  # a job that did not stop in time writes no root any more
             self._roots.close()
         try:

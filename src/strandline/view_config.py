@@ -65,13 +65,20 @@ class ViewConfigs(
     metrics: MetricsConfig | None = None
     """Measurements."""
 
+    owner: str = ""
+    """The topic whose view keeps its own records in this one."""
+
     def __bool__(self) -> bool:
-        return any(getattr(self, name) is not None for name in self.__struct_fields__)
+        return any(getattr(self, name) for name in KINDS) or bool(self.owner)
+
+
+KINDS = ("kv", "queue", "series", "metrics")
+"""The views that a topic may have, by their fields above."""
 
 
 def check_views(views: ViewConfigs) -> None:
     """Raise when an option of a view cannot be."""
-    for kind in ViewConfigs.__struct_fields__:
+    for kind in KINDS:
         config = getattr(views, kind)
         if config is None:
             continue

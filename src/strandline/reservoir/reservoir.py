@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Callable, Iterable
 
 import msgspec
+import numpy as np
 
 from strandline.env.clock import Clock, SystemClock
 from strandline.env.disk import Disk, OsDisk
@@ -159,6 +160,14 @@ class Reservoir:
         """Where a committed page lies, None when it is in no file."""
         with self._pool.lock:
             return self._state.pages.find(page_id)
+
+    def page_ids(self, first: int, next: int) -> list[int]:
+        """Committed pages from one id up to another."""
+        with self._pool.lock:
+            ids, _ = self._state.pages.everything()
+            waiting = self._pool.waiting_ids()
+        low, high = np.searchsorted(ids, np.array([first, next], ids.dtype)).tolist()
+        return sorted({*ids[low:high].tolist(), *(n for n in waiting if first <= n < next)})
 
     def checkpoint(self, meta: bytes = b"") -> int:
         """Make everything durable that is committed; the new version. ``meta`` goes with it."""

@@ -1,4 +1,4 @@
-"""Which store these files belong to, when its SYSTEM file cannot say."""
+"""Which store these files belong to, when its SYSTEM file cannot say, or says something else."""
 
 from __future__ import annotations
 
@@ -19,6 +19,23 @@ def ids_in(disk: Disk, layout: Layout) -> dict[bytes, str]:
     for path, store_id in [] if found else _in_segments(disk, layout):
         found.setdefault(store_id, path)
     return found
+
+
+def check(disk: Disk, layout: Layout, store_id: bytes) -> None:
+    """Raise when SYSTEM is the stranger here: others tell who they are, and none agrees with it.
+
+    Asked when something else is wrong: each of the others would look like a stranger then.
+    """
+    found = ids_in(disk, layout)
+    if not found or store_id in found:
+        return
+    others = ", ".join(told.hex() for told in found)
+    raise Corrupt(
+        f"SYSTEM is of store {store_id.hex()}, and every other file is of store {others}: put the "
+        "right SYSTEM file back, or let `strandline repair` make it from the others; the stranger "
+        "is",
+        path=f"{layout.directory}/SYSTEM",
+    )
 
 
 def told_by_others(disk: Disk, layout: Layout) -> bytes:

@@ -118,6 +118,8 @@ class StoreSummary(msgspec.Struct, frozen=True, kw_only=True):
     store_id: str
     format: int
     created_us: int
+    wal_shards: int
+    """Of the last opening for writing; 0 when SYSTEM does not say."""
     term: int
     clean: bool
     """Whether the last writer stopped cleanly."""
@@ -163,6 +165,7 @@ def inspect_store(disk: Disk, path: str, settings: Settings | None = None) -> St
     try:
         about = system.describe(disk, path)
         store_id = bytes.fromhex(about.store_id)
+        identity.check(disk, layout, store_id)
     except Corrupt as error:
         complaints.append(str(error))
         store_id = identity.told_by_others(disk, layout)
@@ -174,6 +177,7 @@ def inspect_store(disk: Disk, path: str, settings: Settings | None = None) -> St
             store_id=store_id.hex(),
             format=about.format,
             created_us=about.created_us,
+            wal_shards=about.shards,
             term=found.term,
             clean=found.clean,
             checkpoints=_checkpoints(disk, layout, store_id),

@@ -12,6 +12,8 @@ segments/ID/SEQ-N.seg       segments of one topic
 pins/                       held by whoever copies files, which then stay
 lake/                       older history as Parquet, unless the lake is elsewhere
 spool/                      files on their way into the lake
+views/                      saved state of views, a reservoir; without it they are folded again
+views-spill/ views-cache/   pages of views that are not saved yet, or read from elsewhere: scratch
 incoming/                   batches that others have delivered and the writer has yet to take
 quarantine/                 files that nothing refers to, kept for two checkpoints
 damaged/                    files that a repair took out of use, kept for good
@@ -40,6 +42,7 @@ class Layout:
         self.lake = f"{directory}/lake"
         self.spool = f"{directory}/spool"
         self.incoming = f"{directory}/incoming"
+        self.views = f"{directory}/views"
         self.pins = f"{directory}/pins"
         self.quarantine = f"{directory}/quarantine"
         self.damaged = f"{directory}/damaged"

@@ -17,6 +17,7 @@ from strandline.segment.codec import SHARED
 from strandline.segment.library import Library
 from strandline.segment.reader import Segment
 from strandline.settings import Settings
+from strandline.topic import identity
 from strandline.topic import root as root_file
 from strandline.topic.catalog import Catalog
 from strandline.topic.checkpoint import runs_of
@@ -103,8 +104,14 @@ def recover(
             found.root, found.complaints = root, ["no checkpoint can be read"]
         _load_segments(found, tolerate=tolerate, progress=progress)
         _load_logs(disk, layout, found, tolerate=tolerate)
+        if any(log.strangers for log in found.logs.values()):
+            identity.check(disk, layout, store_id)
         _check_reach(layout, found, tolerate=tolerate)
         _replay(found, tolerate=tolerate, progress=progress)
+    except Corrupt:
+        found.close()
+        identity.check(disk, layout, store_id)
+        raise
     except BaseException:
         found.close()
         raise

@@ -217,10 +217,12 @@ class _Repair:
         return msgspec.structs.replace(manifest, deleted=deleted or None)
 
     def _identify(self) -> bytes:
-        """The store's id, after writing a new SYSTEM file if the old one is damaged."""
+        """The store's id, after writing a new SYSTEM file if it is damaged or another store's."""
         directory = self._layout.directory
         try:
-            return system.read(self._disk, directory)
+            store_id = system.read(self._disk, directory)
+            identity.check(self._disk, self._layout, store_id)
+            return store_id
         except (Corrupt, NotAStore):
             store_id = identity.told_by_others(self._disk, self._layout)
         self._report.notes.append("the SYSTEM file is made anew from what the other files tell")

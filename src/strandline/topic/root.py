@@ -20,7 +20,7 @@ import msgspec
 from xxhash import xxh3_64_intdigest
 
 from strandline.env.disk import Disk
-from strandline.errors import Corrupt, NewerFormat
+from strandline.errors import Corrupt, NewerFormat, of_another_store
 from strandline.lake.cold import ColdEntry
 from strandline.segment.reader import SegmentInfo
 from strandline.settings import TopicConfig
@@ -148,8 +148,11 @@ def decode(data: bytes, path: str) -> Root:
 
 def check_place(root: Root, number: int, store_id: bytes, path: str) -> None:
     """Complain about a root that is whole but not this store's, or another's number."""
-    if root.store_id != store_id or root.number != number:
-        raise Corrupt("the checkpoint belongs to another store or place", path=path)
+    if root.store_id != store_id:
+        reason = of_another_store("the checkpoint", root.store_id, store_id)
+        raise Corrupt(reason, path=path)
+    if root.number != number:
+        raise Corrupt(f"the checkpoint is number {root.number}, not {number}", path=path)
 
 
 def _checksum(body: bytes, number: int, version: int) -> int:

@@ -1,10 +1,14 @@
-"""The SYSTEM file: which store this is, and in which format. Written once, when the store is made.
+"""The SYSTEM file: which store this is, in which format, and over how many shards it was written.
 
 JSON on one line, so that a person can read it; the last field is a checksum of the line without it,
-so a newer format can be told from a damaged one.
+so a newer format can be told from a damaged one. Format, id and creation are for good. The shards
+are those of the last opening for writing: they may change from one to the next, and nothing rests
+on them, since every shard's files say themselves to which they belong.
 """
 
 from __future__ import annotations
+
+import errno
 
 import msgspec
 from xxhash import xxh3_64_hexdigest
@@ -24,6 +28,8 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     format: int
     store_id: str
     created_us: int
+    shards: int = 0
+    """Of the last opening for writing; 0 when the file is older than this field, or new."""
     checksum: str = ""
 
 
@@ -45,14 +51,28 @@ def take_lock(disk: Disk, directory: str, owner: bytes) -> Lock:
     return lock
 
 
-def ensure(disk: Disk, directory: str, now_us: int) -> bytes:
+def ensure(disk: Disk, directory: str, now_us: int, *, shards: int = 0) -> bytes:
     """The store's id, after making the store if the directory is empty."""
     if disk.exists(f"{directory}/SYSTEM"):
         return read(disk, directory)
     refuse_foreign(disk, directory)
     store_id = disk.random_id()
-    write(disk, directory, store_id, now_us)
+    write(disk, directory, store_id, now_us, shards=shards)
     return store_id
+
+
+def note_shards(disk: Disk, directory: str, shards: int) -> None:
+    """Say over how many shards the store is written from now on. To be asked once it is open."""
+    about = describe(disk, directory)
+    if about.shards == shards:
+        return
+    store_id = bytes.fromhex(about.store_id)
+    try:
+        write(disk, directory, store_id, about.created_us, shards=shards)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        # A store on a full disk must open, to be read and to be emptied: the next opening says it.
 
 
 def refuse_foreign(disk: Disk, directory: str) -> None:
@@ -75,9 +95,11 @@ def refuse_foreign(disk: Disk, directory: str) -> None:
         )
 
 
-def write(disk: Disk, directory: str, store_id: bytes, created_us: int) -> None:
-    """Say for good which store this is."""
-    system = System(format=FORMAT_VERSION, store_id=store_id.hex(), created_us=created_us)
+def write(disk: Disk, directory: str, store_id: bytes, created_us: int, *, shards: int = 0) -> None:
+    """Say which store this is, for good but for the shards."""
+    system = System(
+        format=FORMAT_VERSION, store_id=store_id.hex(), created_us=created_us, shards=shards
+    )
     checksum = xxh3_64_hexdigest(msgspec.json.encode(system))
     sealed = msgspec.structs.replace(system, checksum=checksum)
     disk.durable_replace(f"{directory}/SYSTEM", msgspec.json.encode(sealed) + b"\n")

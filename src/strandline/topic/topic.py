@@ -6,8 +6,6 @@ Blocking, and safe from many threads.
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Unpack
 
@@ -49,10 +47,12 @@ from strandline.topic.batch import (
 from strandline.topic.deleting import Deleted, Deleting
 from strandline.topic.floors import Floors
 from strandline.topic.page import Page
+from strandline.topic.picking import pick
 from strandline.topic.pieces import Pieces
 from strandline.topic.read import Expired, read_page
 from strandline.topic.snapshot import Snapshot, scan, take
 from strandline.topic.state import TopicState, spans
+from strandline.topic.waiting import wait_for
 from strandline.wal import control
 from strandline.wal.codec import NO_FIELDS
 from strandline.wal.reader import Reader
@@ -60,7 +60,6 @@ from strandline.wal.shard import Shard
 
 PAGE_SIZE = 256
 _READ_SIZE_MAX = 64 << 20
-_FOLLOW_PATIENCE_S = 0.5
 _TS_MAX = 2**63 - 1
 
 
@@ -123,6 +122,16 @@ class Topic:
     def epoch(self) -> int:
         """Changes when a cursor could lie: the topic was made anew, or lost its tail."""
         return self._state.epoch
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Which topic this is, and which life of it: names are used again, these never are."""
+        return self._state.id, self._state.created_us
+
+    def gaps_below(self, seq: int) -> list[tuple[int, int]]:
+        """First and last seqs of records that were lost before a seq."""
+        gaps = [(gap.first_seq, gap.last_seq) for gap in self._state.gaps]
+        return [gap for gap in gaps if gap[0] < seq]
 
     def append(self, data: bytes | Sequence[bytes], **options: Unpack[AppendOptions]) -> Appended:
         """Append one record, or a list of them that share the options' key, tag, node and meta."""
@@ -306,6 +315,11 @@ class Topic:
             except Expired as found:
                 self._floors.expire(found.floor)
 
+    def pick(self, seqs: Sequence[int]) -> Page:
+        """The live ones of these records, in order of seq."""
+        self._look()
+        return pick(self._state, self._reader, seqs)
+
     def cursor_at(self, ts: int) -> int:
         """The cursor from which a read gives the records of a time (microseconds) and later."""
         check_whole(ts=ts)
@@ -349,25 +363,7 @@ class Topic:
         """Wait until the head is past a cursor; False when the time is over or the topic gone."""
         check_whole(after=after)
         check_timeout(timeout_s)
-        state = self._state
-        deadline = None if timeout_s is None else self._clock.monotonic() + timeout_s
-        while state.head_seq <= after:
-            if state.dropped:
-                return False
-            left = None if deadline is None else deadline - self._clock.monotonic()
-            if left is not None and left <= 0:
-                return False
-            gate = threading.Lock()
-            gate.acquire()
-            state.waiters.append(gate)
-            if state.head_seq <= after and not state.dropped:
-                gate.acquire(timeout=min(_FOLLOW_PATIENCE_S, left or _FOLLOW_PATIENCE_S))
-            with contextlib.suppress(ValueError):  # woken: then it has been taken out already
-                state.waiters.remove(gate)
-            failure = None if self._writer is None else self._writer.failure
-            if failure is not None and state.head_seq <= after:
-                raise failure
-        return True
+        return wait_for(self._state, self._clock, self._writer, after, timeout_s)
 
     def follow(
         self,

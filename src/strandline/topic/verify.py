@@ -168,6 +168,7 @@ class _Verification:
     def _identify(self) -> None:
         try:
             self._store_id = system.read(self._disk, self._layout.directory)
+            identity.check(self._disk, self._layout, self._store_id)
         except Corrupt as error:
             self._add(error, "system")
             self._store_id = identity.told_by_others(self._disk, self._layout)

@@ -1,0 +1,339 @@
+"""All views of a store: found or made, saved together, thrown away and folded again.
+
+They share one reservoir, in the folder ``views`` of the store or under ``views.url``. It is opened
+when the first view is asked for. Pages:
+
+    1                        the catalogue: every view with its space and position
+    space << 32 | n          pages of a view, which has the spaces from its own on (views/view.py)
+
+A save hands over the changed pages of each view, one view after the other, then the catalogue, and
+makes all of it durable as one version. What it says of a view is what its pages are: both are
+committed under one lock.
+
+Saved state is only ever a shortcut. It is not used, and the view folded again from the log, when
+
+- the topic is another one, or has lost records that were folded in;
+- the reservoir had to fall back to an older version: records may have been let go since then;
+- its pages cannot be read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from strandline.env.clock import Clock
+from strandline.env.disk import Disk
+from strandline.env.object_store import open_objects
+from strandline.errors import Conflict, Corrupt, NotFound, StrandlineError
+from strandline.memory import Budget
+from strandline.record import Record
+from strandline.reservoir.map.spill import Spill
+from strandline.reservoir.reservoir import Reservoir
+from strandline.settings import MIB, ViewSettings
+from strandline.topic.topic import Topic
+from strandline.views.host import Host, Saved, fits
+from strandline.views.view import SPACES, Fold, World
+
+_CATALOGUE = 1
+_ACTIVE = "active"
+
+
+class _Catalogue(msgspec.Struct, frozen=True, kw_only=True):
+    """Page 1: whose views these are, and where each is."""
+
+    store_id: str
+    next_space: int
+    views: dict[str, Saved]
+
+
+class Facade(Protocol):
+    """What users see of a view."""
+
+    def maintain(self) -> None:
+        """Work that nobody waits for, such as letting records go; after every save."""
+        ...
+
+
+class ViewMaker(NamedTuple):
+    """What a view is made of."""
+
+    kind: str
+    share: str
+    config: bytes
+    topics: Sequence[Topic]
+    fold: Callable[[World], Fold]
+
+    @property
+    def key(self) -> str:
+        return key_of(self.kind, self.topics[0])
+
+    def empty(self, space: int) -> Saved:
+        """A view that has seen nothing."""
+        return Saved(
+            space=space,
+            config=self.config,
+            topics=[topic.identity for topic in self.topics],
+            applied=[0 for _ in self.topics],
+        )
+
+
+def key_of(kind: str, topic: Topic) -> str:
+    """What a view is called in the catalogue."""
+    return f"{kind}-{topic.identity[0]}"
+
+
+class Shelf:
+    """The views of one store. Safe from many threads."""
+
+    def __init__(
+        self,
+        folder: str,
+        disk: Disk,
+        clock: Clock,
+        settings: ViewSettings,
+        *,
+        store_id: str,
+        readonly: bool,
+        is_alive: Callable[[int], bool],
+    ) -> None:
+        self.budget = Budget(settings.memory_bytes)
+        self.complaints: list[str] = []
+        self._folder = folder
+        self._disk = disk
+        self._clock = clock
+        self._settings = settings
+        self._store_id = store_id
+        self._readonly = readonly
+        self._is_alive = is_alive
+        self._saving = threading.RLock()
+        self._reservoir: Reservoir | None = None
+        self._saved: dict[str, Saved] = {}
+        self._next_space = SPACES
+        self._hosts: dict[str, Host[Any]] = {}
+        self._facades: dict[str, Any] = {}
+        self._saved_at = clock.monotonic()
+
+    def facade(self, view: ViewMaker, make_facade: Callable[[Host[Any]], Any]) -> Any:
+        """The view of these topics: the one that is in use, or as it was saved, or a new one."""
+        with self._saving:
+            found = self._facades.get(view.key)
+            if found is None:
+                host = self._host(view)
+                self._hosts[view.key] = host
+                found = self._facades[view.key] = make_facade(host)
+            return found
+
+    def host(self, kind: str, topic: Topic) -> Host[Any]:
+        """The view of a kind that a topic has; NotFound when it is not in use."""
+        found = self._hosts.get(key_of(kind, topic))
+        if found is None:
+            raise NotFound(f"topic {topic.name!r} has no {kind} view in use: open it first")
+        return found
+
+    def rebuild(self, view: ViewMaker) -> None:
+        """Throw a view's state away, and fold the log again, with the options that it has now."""
+        with self._saving:
+            host = self._hosts[view.key]
+            space = host.saved.space
+            make = partial(view.fold, host.world)
+            host.begin_again(view.empty(space), self._pages(space), make)
+            self._saved.pop(view.key, None)
+
+    def save(self) -> None:
+        """Make the views durable as they are now: the log before is not needed to open them."""
+        with self._saving:
+            if self._reservoir is None or self._readonly:
+                return
+            changed = self._forget_dropped()
+            for key, host in list(self._hosts.items()):
+                saved = host.save()
+                if saved is not None:
+                    self._saved[key] = saved
+                    changed = True
+            if changed:
+                self._write_catalogue()
+                self._reservoir.checkpoint(_ACTIVE.encode())
+            for host in self._hosts.values():
+                host.secured = list(host.saved.applied)
+            self._saved_at = self._clock.monotonic()
+
+    def run_once(self) -> None:
+        """Save when it is due, then let views do their own work: the job's turn."""
+        self.budget.run_once()
+        hosts = list(self._hosts.values())
+        for host in hosts:
+            if any(a < t.head_seq for a, t in zip(host.applied, host.topics, strict=True)):
+                host.catch_up()
+        folded = sum(host.folded for host in hosts)
+        waited = self._clock.monotonic() - self._saved_at
+        if folded >= self._settings.checkpoint_records or (
+            folded and waited >= self._settings.checkpoint_interval_s
+        ):
+            self.save_and_maintain()
+
+    def save_and_maintain(self) -> None:
+        self.save()
+        for facade in list(self._facades.values()):
+            facade.maintain()
+
+    def close(self) -> None:
+        """Save what is in use, and let go of everything."""
+        with self._saving:
+            # What cannot be saved now is folded from the log at the next opening.
+            with contextlib.suppress(StrandlineError, OSError):
+                self.save()
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of everything without saving."""
+        for host in self._hosts.values():
+            if host.world.spill is not None:
+                with contextlib.suppress(StrandlineError, OSError):
+                    host.world.spill.close()
+        self._hosts.clear()
+        self._facades.clear()
+        if self._reservoir is not None:
+            self._reservoir.close()
+            self._reservoir = None
+
+    def _host(self, view: ViewMaker) -> Host[Any]:
+        reservoir = self._open()
+        saved = self._saved.get(view.key)
+        if saved is None:
+            saved = view.empty(self._next_space)
+            self._next_space += SPACES
+        elif not fits(saved, view.config, view.topics):
+            self._complain(view, "its topic or its options are not what was folded in")
+            saved = self._emptied(view, saved.space)
+        world = self._world(view)
+        make = partial(view.fold, world)
+        session = reservoir.session()
+        try:
+            return Host(view.kind, view.topics, make, session, world, saved)
+        except (Corrupt, NotFound) as error:
+            self._complain(view, str(error))
+            session.rollback()
+            saved = self._emptied(view, saved.space)
+            return Host(view.kind, view.topics, make, session, world, saved)
+
+    def _world(self, view: ViewMaker) -> World:
+        share = self.budget.share(view.share)
+        alike = sum(1 for host in self._hosts.values() if host.kind == view.kind)
+
+        def fetch(source: int, seqs: Sequence[int]) -> list[Record]:
+            found = view.topics[source].pick(seqs).records
+            if len(found) < 2 or all(a < b for a, b in pairwise(seqs)):
+                return found
+            by_seq = {record.seq: record for record in found}
+            return [by_seq[seq] for seq in seqs if seq in by_seq]
+
+        if self._readonly:  # there is no place where pages could go
+            return World(self._clock, share, fetch, None, 1 << 62)
+        spill = Spill(self._disk, f"{self._folder}-spill/{view.key}")
+        ram_bytes = max(MIB, share.limit // 4 // (alike + 1))
+        return World(self._clock, share, fetch, spill, ram_bytes)
+
+    def _open(self) -> Reservoir:
+        if self._reservoir is not None:
+            return self._reservoir
+        settings = self._settings.reservoir
+        io_bytes = self.budget.share("io").limit
+        settings = msgspec.structs.replace(
+            settings, file_bytes=min(settings.file_bytes, max(MIB, io_bytes // 4))
+        )
+        objects = open_objects(
+            self._settings.url or self._folder, settings=settings.objects, disk=self._disk
+        )
+        try:
+            reservoir = Reservoir(
+                objects,
+                settings=settings,
+                readonly=self._readonly,
+                cache_folder=f"{self._folder}-cache" if self._settings.url else None,
+                disk=self._disk,
+                clock=self._clock,
+            )
+        except NotFound:
+            # A read-only opening of a store whose views were never saved: fold them in memory.
+            objects.close()
+            reservoir = Reservoir(open_objects("memory://"), settings=settings, clock=self._clock)
+        try:
+            self._read_catalogue(reservoir)
+        except BaseException:
+            reservoir.close()
+            raise
+        self._reservoir = reservoir
+        return reservoir
+
+    def _read_catalogue(self, reservoir: Reservoir) -> None:
+        page = reservoir.read(_CATALOGUE)
+        if page is None:
+            return
+        found = msgspec.msgpack.decode(page, type=_Catalogue)
+        if found.store_id != self._store_id:
+            raise Conflict(
+                f"the views in {self._settings.url or self._folder} are of store "
+                f"{found.store_id}, not of {self._store_id}: name another place in views.url"
+            )
+        self._next_space = found.next_space
+        recovered = reservoir.recovered
+        if recovered.passed_over and not self._readonly:
+            self.complaints.append(
+                f"views are folded again: {recovered.passed_over[0]}, and older state may lack "
+                "what has left the log"
+            )
+            reservoir.reset()
+        elif not recovered.passed_over:
+            self._saved = found.views
+
+    def _write_catalogue(self) -> None:
+        assert self._reservoir is not None
+        catalogue = _Catalogue(
+            store_id=self._store_id, next_space=self._next_space, views=self._saved
+        )
+        with self._reservoir.session() as session:
+            session.write(_CATALOGUE, msgspec.msgpack.encode(catalogue))
+            session.commit()
+
+    def _forget_dropped(self) -> bool:
+        """Take views out whose topic was deleted; whether there were some."""
+        dropped = [
+            key
+            for key, saved in self._saved.items()
+            if not all(self._is_alive(topic_id) for topic_id, _ in saved.topics)
+        ]
+        for key in dropped:
+            host = self._hosts.pop(key, None)
+            if host is not None:
+                del self._facades[key]
+            self._delete_pages(self._saved.pop(key).space)
+        return bool(dropped)
+
+    def _emptied(self, view: ViewMaker, space: int) -> Saved:
+        if not self._readonly:
+            self._delete_pages(space)
+            return view.empty(space)
+        self._next_space += SPACES  # pages that nobody has written
+        return view.empty(self._next_space - SPACES)
+
+    def _delete_pages(self, space: int) -> None:
+        assert self._reservoir is not None
+        with self._reservoir.session() as session:
+            for page_id in self._pages(space):
+                session.delete(page_id)
+            session.commit()
+
+    def _pages(self, space: int) -> list[int]:
+        assert self._reservoir is not None
+        return self._reservoir.page_ids(space << 32, (space + SPACES) << 32)
+
+    def _complain(self, view: ViewMaker, reason: str) -> None:
+        name = view.topics[0].name
+        self.complaints.append(f"the {view.kind} view of {name!r} is folded again: {reason}")

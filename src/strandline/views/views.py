@@ -1,0 +1,163 @@
+"""Opens views by name: sees to their topics and options, then takes them from the shelf.
+
+A view has the name of its topic. Opening it makes the topic if there is none, and gives the topic
+the view if it has none of the kind. Options are those of the view (``view_config.py``) and those of
+a new topic, such as its durability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from strandline.errors import Invalid, NotFound, UnknownTopic
+from strandline.settings import TopicConfig
+from strandline.topic.topic import Topic
+from strandline.view_config import KINDS, ViewConfigs
+from strandline.views.host import Host
+from strandline.views.shelf import Shelf, ViewMaker
+from strandline.views.view import Fold, World
+
+
+class Kind(NamedTuple):
+    """One sort of view."""
+
+    name: str
+    config: type[msgspec.Struct]
+    share: str
+    suffixes: tuple[str, ...]
+    """Its topics by what is behind the view's name, the topic of that name first."""
+    fold: Callable[[Any, World], Fold]
+    facade: Callable[[Host[Any], Callable[[str], Topic]], Any]
+    """Gets topics of the view's name and a suffix, made when there is none."""
+
+
+class Topics(Protocol):
+    """The topics of a store."""
+
+    def topic(self, name: str, **options: object) -> Topic: ...
+
+    def existing_topic(self, name: str) -> Topic: ...
+
+    def topics(self, prefix: str = "") -> list[str]: ...
+
+    @property
+    def readonly(self) -> bool: ...
+
+
+class Views:
+    """The views of one store, by name. Safe from many threads."""
+
+    def __init__(self, shelf: Shelf, topics: Topics) -> None:
+        self.shelf = shelf
+        self._topics = topics
+
+    def open(self, kind: Kind, name: str, options: dict[str, object]) -> Any:
+        """The view of this name, made with these options if there is none."""
+        topic = self._topic(kind, name, options)
+        return self.shelf.facade(self._maker(kind, topic), self._facade(kind, topic))
+
+    def alter(self, kind: Kind, name: str, options: dict[str, object]) -> None:
+        """Change a view's options; it is folded again with them."""
+        topic = self._topics.existing_topic(name)
+        config = getattr(topic.config.views, kind.name)
+        if config is None:
+            raise NotFound(f"topic {name!r} has no {kind.name} view")
+        changed = _config(kind, config, options)
+        topic.alter(views=msgspec.structs.replace(topic.config.views, **{kind.name: changed}))
+        self.open(kind, name, {})
+        self.shelf.rebuild(self._maker(kind, topic))
+
+    def rebuild(self, kind: Kind, name: str) -> None:
+        """Throw a view's state away, and fold the log again."""
+        topic = self._topics.existing_topic(name)
+        self.open(kind, name, {})
+        self.shelf.rebuild(self._maker(kind, topic))
+
+    def names(self) -> list[tuple[str, str]]:
+        """Every view of the store: kind and name."""
+        found = []
+        for name in self._topics.topics():
+            views = self._topics.existing_topic(name).config.views
+            found += [(kind, name) for kind in KINDS if getattr(views, kind) is not None]
+        return sorted(found)
+
+    def _topic(self, kind: Kind, name: str, options: dict[str, object]) -> Topic:
+        own = {key: value for key, value in options.items() if key in _fields(kind)}
+        others = {key: value for key, value in options.items() if key not in own}
+        _refuse_unknown(kind, others)
+        if self._topics.readonly:
+            topic = self._topics.existing_topic(name)
+            if getattr(topic.config.views, kind.name) is None:
+                raise NotFound(f"topic {name!r} has no {kind.name} view: open it for writing first")
+            return topic
+        made = {kind.name: _config(kind, kind.config(), own)}
+        if self._find(name) is None:
+            views = msgspec.structs.replace(ViewConfigs(), **made)
+            return self._topics.topic(name, views=views, **others)
+        topic = self._topics.topic(name, **others)
+        config = getattr(topic.config.views, kind.name)
+        if config is None:
+            topic.alter(views=msgspec.structs.replace(topic.config.views, **made))
+        elif own and _config(kind, config, own) != config:
+            raise Invalid(
+                f"the {kind.name} view of {name!r} has other options than given: use alter_view() "
+                "to change them"
+            )
+        return topic
+
+    def _maker(self, kind: Kind, topic: Topic) -> ViewMaker:
+        config = getattr(topic.config.views, kind.name)
+        topics = [topic, *(self._companion(topic, suffix) for suffix in kind.suffixes[1:])]
+        return ViewMaker(
+            kind.name,
+            kind.share,
+            msgspec.msgpack.encode(config),
+            topics,
+            partial(kind.fold, config),
+        )
+
+    def _facade(self, kind: Kind, topic: Topic) -> Callable[[Host[Any]], Any]:
+        def made(host: Host[Any]) -> Any:
+            return kind.facade(host, partial(self._companion, topic))
+
+        return made
+
+    def _companion(self, topic: Topic, suffix: str) -> Topic:
+        """A topic that belongs to the view of another."""
+        name = topic.name + suffix
+        found = self._topics.existing_topic(name) if self._topics.readonly else self._find(name)
+        if found is not None:
+            return found
+        views = ViewConfigs(owner=topic.name)
+        return self._topics.topic(name, durability=topic.config.durability, views=views)
+
+    def _find(self, name: str) -> Topic | None:
+        try:
+            return self._topics.existing_topic(name)
+        except UnknownTopic:
+            return None
+
+
+def _fields(kind: Kind) -> tuple[str, ...]:
+    return kind.config.__struct_fields__
+
+
+def _config(kind: Kind, base: msgspec.Struct, options: dict[str, object]) -> msgspec.Struct:
+    try:
+        return msgspec.convert(msgspec.structs.asdict(base) | options, kind.config)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"bad {kind.name} option: {error}") from error
+
+
+def _refuse_unknown(kind: Kind, others: dict[str, object]) -> None:
+    topical = [name for name in TopicConfig.__struct_fields__ if name not in ("views",)]
+    for name in others:
+        if name not in topical:
+            raise Invalid(
+                f"unknown {kind.name} option {name!r}: known are {', '.join(_fields(kind))}, and "
+                f"for its topic {', '.join(topical)}"
+            )

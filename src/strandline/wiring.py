@@ -1,0 +1,116 @@
+"""Puts the parts of a store together that are made of many others. No rules."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+from strandline.env.clock import Clock
+from strandline.env.disk import Disk
+from strandline.env.objects import Objects
+from strandline.lake.intake import Intake
+from strandline.lake.lake import Lake
+from strandline.settings import Settings
+from strandline.topic.layout import Layout
+from strandline.topic.pins import Pins
+from strandline.topic.recover import Recovered
+from strandline.topic.relocator import Relocator
+from strandline.topic.roots import Roots
+from strandline.topic.scrubber import Scrubber
+from strandline.topic.sealer import Sealer
+from strandline.wal.files import ShardFiles
+from strandline.wal.reader import Reader
+from strandline.wal.writer import Writer
+
+
+class Base(NamedTuple):
+    """What most parts of a store are made of."""
+
+    layout: Layout
+    disk: Disk
+    clock: Clock
+    settings: Settings
+    lake: Lake
+    objects: Objects
+
+
+def wire_lake(
+    base: Base,
+    found: Recovered,
+    sealer: Sealer,
+    *,
+    pins: Pins,
+    reader: Callable[[], Reader],
+    changing: threading.Lock,
+) -> tuple[Relocator, Scrubber]:
+    """What moves records into the lake, and what checks that all files are whole."""
+    intake = Intake(
+        base.objects,
+        base.disk,
+        base.clock,
+        base.settings.lake,
+        store_id=found.store_id,
+        spool=base.layout.spool,
+        doubted=bool(base.settings.lake.url),
+        expected=any(state.cold is not None for state in found.catalog.states()),
+    )
+    intake.empty_spool()
+    relocator = Relocator(
+        base.clock,
+        found.catalog,
+        sealer,
+        base.lake,
+        intake,
+        reader=reader,
+        changing=changing,
+        pins=pins,
+    )
+    scrubber = Scrubber(
+        base.clock,
+        found.catalog,
+        found.library,
+        sealer,
+        relocator,
+        intake,
+        base.lake,
+        base.settings.scrub,
+        store_id=found.store_id,
+        changing=changing,
+    )
+    return relocator, scrubber
+
+
+def make_roots(base: Base, found: Recovered, pins: Pins) -> Roots:
+    """What writes checkpoints, and removes what the kept ones no longer need."""
+    shards = base.settings.wal.shards
+    logs = found.logs
+    return Roots(
+        base.disk,
+        base.layout.meta,
+        found.catalog,
+        found.library,
+        found.root,
+        shard_directory=base.layout.shard,
+        quarantine=base.layout.quarantine,
+        retired_ends={number: log.end_lsn for number, log in logs.items() if number >= shards},
+        pins=pins,
+        log_kept=base.settings.wal.keep_bytes,
+    )
+
+
+def make_writer(base: Base, found: Recovered, number: int) -> Writer:
+    """Whoever appends to a shard's log, in a term of its own."""
+    log = found.logs.get(number)
+    files = log.files if log else ShardFiles(base.disk, base.layout.shard(number), number)
+    found.files[number] = files
+    return Writer(
+        files,
+        base.clock,
+        base.settings.wal,
+        store_id=found.store_id,
+        term=found.term + 1,
+        end_lsn=log.end_lsn if log else 0,
+        previous=log.previous if log else 0,
+        last_ts=found.last_ts,
+    )
