@@ -1,0 +1,182 @@
+"""What a group is done with: a floor, and the seqs above it. Pure.
+
+Everything up to the floor is done. Above it are the seqs that were acked before an earlier one, as
+a roaring bitmap: runs of them take a few bytes however long they are. Records that are gone from
+the topic count as done, once the group has met them. Failures are counted per record, so that it is
+given up in time also after a restart.
+
+As bytes, a MessagePack array:
+
+    format       1
+    generation   which opening of the group wrote it: an older one must not write any more
+    topic        the id of the topic, which is new when a topic is made anew under its name
+    floor        every seq up to here is done
+    done         roaring bitmap (64 bit, portable format) of seqs above the floor; empty for none
+    failures     map from seq to how often it was delivered in vain; never of a seq that is done
+    lost         seqs that were lost from the topic before the group was done with them
+    deleted      seqs that were deleted from the topic before
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+from pyroaring import BitMap64
+
+from strandline.errors import Corrupt, NewerFormat
+
+FORMAT = 1
+
+
+class Offsets:
+    """What a group is done with. Owned by one thread."""
+
+    __slots__ = ("deleted", "done", "failures", "floor", "lost")
+
+    def __init__(
+        self,
+        floor: int = 0,
+        done: BitMap64 | None = None,
+        failures: dict[int, int] | None = None,
+        *,
+        lost: int = 0,
+        deleted: int = 0,
+    ) -> None:
+        self.floor = floor
+        self.done = BitMap64() if done is None else done
+        self.failures: dict[int, int] = {} if failures is None else failures
+        self.lost = lost
+        self.deleted = deleted
+
+    def __contains__(self, seq: int) -> bool:
+        return seq <= self.floor or seq in self.done
+
+    def __repr__(self) -> str:
+        return f"Offsets(floor={self.floor}, done={len(self.done)} above it)"
+
+    def copy(self) -> Offsets:
+        return Offsets(
+            self.floor,
+            self.done.copy(),
+            dict(self.failures),
+            lost=self.lost,
+            deleted=self.deleted,
+        )
+
+    def settle(self, seqs: Iterable[int]) -> None:
+        """Be done with these."""
+        done, failures = self.done, self.failures
+        for seq in seqs:
+            if seq > self.floor:
+                done.add(seq)
+                if failures:
+                    failures.pop(seq, None)
+        self._raise_floor()
+
+    def settle_range(self, first: int, last: int) -> int:
+        """Be done with all from first to last; how many of them are so only now."""
+        first = max(first, self.floor + 1)
+        if first > last:
+            return 0
+        news = last - first + 1 - self.done.range_cardinality(first, last + 1)
+        if first == self.floor + 1:  # a long range need not be in the bitmap for a moment
+            self.floor = last
+            self.done.remove_range(0, last + 1)
+        else:
+            self.done.add_range(first, last + 1)
+        for seq in [seq for seq in self.failures if first <= seq <= last]:
+            del self.failures[seq]
+        self._raise_floor()
+        return news
+
+    def fail(self, seq: int) -> int:
+        """Count a delivery in vain; how many there were. Nothing fails that is done."""
+        if seq in self:
+            return 0
+        self.failures[seq] = count = self.failures.get(seq, 0) + 1
+        return count
+
+    def next_open(self, seq: int) -> int:
+        """The first seq from here on that is not done."""
+        seq = max(seq, self.floor + 1)
+        return first_absent(self.done, seq) if seq in self.done else seq
+
+    def cut(self, head_seq: int) -> None:
+        """Forget what is above the head: those seqs will be given to other records."""
+        self.floor = min(self.floor, head_seq)
+        self.done &= BitMap64(range(self.floor + 1, head_seq + 1))
+        self.failures = {seq: n for seq, n in self.failures.items() if seq <= head_seq}
+
+    def _raise_floor(self) -> None:
+        if self.floor + 1 in self.done:
+            self.floor = first_absent(self.done, self.floor + 1) - 1
+            self.done.remove_range(0, self.floor + 1)
+
+
+def first_absent(seqs: BitMap64, start: int) -> int:
+    """The first seq from here on that is not in the set."""
+    step = 1
+    while seqs.contains_range(start, start + step):
+        start += step
+        step *= 2
+    while step > 1:
+        step //= 2
+        if seqs.contains_range(start, start + step):
+            start += step
+    return start
+
+
+class _Stored(msgspec.Struct, frozen=True, array_like=True):
+    format: int
+    generation: int
+    topic: int
+    floor: int
+    done: bytes
+    failures: dict[int, int]
+    lost: int
+    deleted: int
+
+
+class _Format(msgspec.Struct, frozen=True, array_like=True):
+    """Only the first field, for bytes of a format that may have others."""
+
+    format: int
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """What the kv map holds of a group."""
+
+    generation: int
+    topic: int
+    offsets: Offsets
+
+
+def encode(entry: Entry) -> bytes:
+    offsets = entry.offsets
+    offsets.done.run_optimize()
+    return msgspec.msgpack.encode(
+        _Stored(
+            format=FORMAT,
+            generation=entry.generation,
+            topic=entry.topic,
+            floor=offsets.floor,
+            done=offsets.done.serialize() if offsets.done else b"",
+            failures=offsets.failures,
+            lost=offsets.lost,
+            deleted=offsets.deleted,
+        )
+    )
+
+
+def decode(stored: bytes, where: str) -> Entry:
+    """The entry of these bytes; ``where`` is for the error when they are not one."""
+    try:
+        if msgspec.msgpack.decode(stored, type=_Format).format > FORMAT:
+            raise NewerFormat(f"{where} was written by a newer Strandline: upgrade to use it")
+        found = msgspec.msgpack.decode(stored, type=_Stored)
+        done = BitMap64.deserialize(found.done) if found.done else BitMap64()
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise Corrupt(f"these are no offsets ({error})", path=where) from error
+    offsets = Offsets(found.floor, done, found.failures, lost=found.lost, deleted=found.deleted)
+    return Entry(found.generation, found.topic, offsets)
