@@ -231,11 +231,14 @@ class Store:
 
     def health(self) -> Health:
         """How the store is doing, at this moment."""
-        writing = None if self.readonly else (self._space, self._scrubber, self._inbox.complaints)
+        writing = None if self.readonly else (self._space, self._scrubber, self._complaints)
         stand_ins = dict(self._lake.stand_ins)
         failures = [shard.writer.failure for shard in self._shards if shard.writer.failure]
         deaths = [*self._deaths, *map(str, failures)]
         return health_of(self._found, stand_ins, self._jobs, deaths, writing, closed=self._closed)
+
+    def _complaints(self) -> list[str]:
+        return self._inbox.complaints() + self._views.shelf.complaints
 
     def close(self) -> None:
         """Flush, sync, and release the store. Closing twice is fine."""

@@ -42,7 +42,6 @@ from strandline.views.host import Host, Saved, fits
 from strandline.views.view import SPACES, Fold, World
 
 _CATALOGUE = 1
-_ACTIVE = "active"
 
 
 class _Catalogue(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +118,8 @@ class Shelf:
         self._hosts: dict[str, Host[Any]] = {}
         self._facades: dict[str, Any] = {}
         self._saved_at = clock.monotonic()
+        self._unsaved = False
+        """Whether something is committed that no version has: after a failure for one."""
 
     def facade(self, view: ViewMaker, make_facade: Callable[[Host[Any]], Any]) -> Any:
         """The view of these topics: the one that is in use, or as it was saved, or a new one."""
@@ -145,21 +146,23 @@ class Shelf:
             make = partial(view.fold, host.world)
             host.begin_again(view.empty(space), self._pages(space), make)
             self._saved.pop(view.key, None)
+            self._unsaved = True
 
     def save(self) -> None:
         """Make the views durable as they are now: the log before is not needed to open them."""
         with self._saving:
             if self._reservoir is None or self._readonly:
                 return
-            changed = self._forget_dropped()
+            self._forget_dropped()
             for key, host in list(self._hosts.items()):
                 saved = host.save()
                 if saved is not None:
                     self._saved[key] = saved
-                    changed = True
-            if changed:
+                    self._unsaved = True
+            if self._unsaved:
                 self._write_catalogue()
-                self._reservoir.checkpoint(_ACTIVE.encode())
+                self._reservoir.checkpoint()
+                self._unsaved = False
             for host in self._hosts.values():
                 host.secured = list(host.saved.applied)
             self._saved_at = self._clock.monotonic()
@@ -302,8 +305,8 @@ class Shelf:
             session.write(_CATALOGUE, msgspec.msgpack.encode(catalogue))
             session.commit()
 
-    def _forget_dropped(self) -> bool:
-        """Take views out whose topic was deleted; whether there were some."""
+    def _forget_dropped(self) -> None:
+        """Take views out whose topic was deleted."""
         dropped = [
             key
             for key, saved in self._saved.items()
@@ -314,7 +317,6 @@ class Shelf:
             if host is not None:
                 del self._facades[key]
             self._delete_pages(self._saved.pop(key).space)
-        return bool(dropped)
 
     def _emptied(self, view: ViewMaker, space: int) -> Saved:
         if not self._readonly:
@@ -329,6 +331,7 @@ class Shelf:
             for page_id in self._pages(space):
                 session.delete(page_id)
             session.commit()
+        self._unsaved = True
 
     def _pages(self, space: int) -> list[int]:
         assert self._reservoir is not None

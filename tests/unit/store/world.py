@@ -9,6 +9,7 @@ from strandline.settings import (
     SegmentSettings,
     Settings,
     SpaceSettings,
+    ViewSettings,
     WalSettings,
 )
 from strandline.store import Store
@@ -33,6 +34,7 @@ class World:
         segment: SegmentSettings | None = None,
         limits: LimitSettings | None = None,
         lake: LakeSettings | None = None,
+        views: ViewSettings | None = None,
         space: SpaceSettings = NO_SPACE_WATCH,
         start_jobs: bool = False,
     ) -> None:
@@ -44,6 +46,7 @@ class World:
             segment=segment or SegmentSettings(),
             limits=limits or LimitSettings(),
             lake=lake or LakeSettings(),
+            views=views or ViewSettings(),
             space=space,
         )
         self.store = self.open()
