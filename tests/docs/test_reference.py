@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from strandline.settings import MIB, Settings, TopicConfig
+from strandline.view_config import ViewConfigs
 from tests.house.tree import read_document
 
 ROW = re.compile(r"^\| `([a-z_.]+)` \| (\S.*?) \|", re.MULTILINE)
@@ -58,6 +59,8 @@ def _defaults(group: msgspec.Struct, before: str = "") -> Iterator[tuple[str, st
 def _shown(default: object) -> str:
     if default == "":
         return "empty"
+    if isinstance(default, ViewConfigs) and not default:
+        return "none"
     if isinstance(default, float) and not default.is_integer():
         return str(round(default, 2))
     if isinstance(default, bool):
