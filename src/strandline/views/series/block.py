@@ -1,0 +1,155 @@
+"""Points of one source <-> bytes, as differences. Pure.
+
+    offset  size       field
+    0       4          n, how many points
+    4       1          width of a difference of ats: 1, 2, 4 or 8 bytes
+    5       1          width of a difference of seqs: 1, 2, 4 or 8 bytes
+    6       1          1 when differences of seqs are zigzag: 0, -1, 1, -2, 2 are 0 to 4
+    7       1          kinds: 0 all are 0, 1 all are the same, 2 each its own
+    8       8          at of the first point, signed
+    16      8          seq of the first point
+    24      w*(n-1)    differences of ats
+    ...     w*(n-1)    differences of seqs
+    ...     0, 4, 4*n  kinds
+
+Little-endian. Points are in order of (at, seq), so ats only rise; seqs do not when points came out
+of order. Measured with 1,000 sources and microseconds: 6 bytes a point.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import accumulate, islice
+from operator import sub
+from typing import NamedTuple
+
+import numpy as np
+
+from strandline.errors import Corrupt
+
+_HEAD = struct.Struct("<IBBBBqQ")
+_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
+_SAME, _EACH = 1, 2
+_FEW = 64
+"""Up to so many points plain lists are quicker than arrays."""
+_MASK = (1 << 64) - 1
+
+
+class Points(NamedTuple):
+    """Points of one source in order of (at, seq), as columns."""
+
+    ats: list[int]
+    seqs: list[int]
+    kinds: list[int]
+
+
+class Bounds(NamedTuple):
+    """From (first_at, first_seq) on, up to last_at, which is included."""
+
+    first_at: int
+    first_seq: int
+    last_at: int
+
+
+def pack(ats: Sequence[int], seqs: Sequence[int], kinds: Sequence[int]) -> bytes:
+    """The bytes of points, at least one."""
+    steps = list(map(sub, islice(ats, 1, None), ats))
+    moves = list(map(sub, islice(seqs, 1, None), seqs))
+    zigzag = min(moves, default=0) < 0
+    if zigzag:
+        moves = [move << 1 if move >= 0 else (-move << 1) - 1 for move in moves]
+    at_width, seq_width = _width(steps), _width(moves)
+    packed_kinds, how = _pack_kinds(kinds)
+    return b"".join(
+        (
+            _HEAD.pack(len(ats), at_width, seq_width, zigzag, how, ats[0], seqs[0]),
+            struct.pack(f"<{len(steps)}{_CODES[at_width]}", *steps),
+            struct.pack(f"<{len(moves)}{_CODES[seq_width]}", *moves),
+            packed_kinds,
+        )
+    )
+
+
+def unpack(data: bytes, bounds: Bounds, where: str = "a block of a series") -> Points:
+    """The points within bounds; ``where`` names the block if these are no such bytes."""
+    if len(data) < _HEAD.size:
+        raise Corrupt("too short for points", path=where)
+    count, at_width, seq_width, zigzag, how, first_at, first_seq = _HEAD.unpack_from(data)
+    steps = count - 1
+    kind_bytes = {0: 0, _SAME: 4, _EACH: 4 * count}.get(how, -1)
+    widths_fit = at_width in _CODES and seq_width in _CODES
+    size = _HEAD.size + steps * (at_width + seq_width) + kind_bytes
+    if count < 1 or not widths_fit or kind_bytes < 0 or zigzag > 1 or len(data) != size:
+        raise Corrupt("the points have another size", path=where)
+    seqs_at = _HEAD.size + steps * at_width
+    kinds_at = seqs_at + steps * seq_width
+    unfold = _unfold_few if count <= _FEW else _unfold_many
+    ats = unfold(data, _HEAD.size, steps, at_width, first_at, zigzag=False)
+    seqs = unfold(data, seqs_at, steps, seq_width, first_seq, zigzag=bool(zigzag))
+    low, high = _find(ats, seqs, bounds)
+    return Points(
+        _listed(ats[low:high]), _listed(seqs[low:high]), _kinds(data, kinds_at, how, low, high)
+    )
+
+
+def cut(points: Points, bounds: Bounds) -> Points:
+    """Those within bounds."""
+    low, high = _find(points.ats, points.seqs, bounds)
+    return Points(points.ats[low:high], points.seqs[low:high], points.kinds[low:high])
+
+
+def _find(
+    ats: list[int] | np.ndarray, seqs: list[int] | np.ndarray, bounds: Bounds
+) -> tuple[int, int]:
+    low = bisect_left(ats, bounds.first_at)
+    high = bisect_right(ats, bounds.last_at, low)
+    if bounds.first_seq and low < high and ats[low] == bounds.first_at:
+        low = bisect_left(seqs, bounds.first_seq, low, bisect_right(ats, bounds.first_at, low))
+    return low, high
+
+
+def _width(values: list[int]) -> int:
+    bits = max(values, default=0).bit_length()
+    return 1 if bits <= 8 else 2 if bits <= 16 else 4 if bits <= 32 else 8
+
+
+def _pack_kinds(kinds: Sequence[int]) -> tuple[bytes, int]:
+    first = kinds[0]
+    if kinds.count(first) == len(kinds):
+        return (struct.pack("<I", first), _SAME) if first else (b"", 0)
+    return struct.pack(f"<{len(kinds)}I", *kinds), _EACH
+
+
+def _kinds(data: bytes, offset: int, how: int, low: int, high: int) -> list[int]:
+    if how != _EACH:
+        value = struct.unpack_from("<I", data, offset)[0] if how else 0
+        return [value] * (high - low)
+    return list(struct.unpack_from(f"<{high - low}I", data, offset + 4 * low))
+
+
+def _unfold_few(
+    data: bytes, offset: int, count: int, width: int, first: int, *, zigzag: bool
+) -> list[int]:
+    steps: Sequence[int] = struct.unpack_from(f"<{count}{_CODES[width]}", data, offset)
+    if zigzag:
+        steps = [step >> 1 if not step & 1 else -(step >> 1) - 1 for step in steps]
+    return list(accumulate(steps, initial=first))
+
+
+def _unfold_many(
+    data: bytes, offset: int, count: int, width: int, first: int, *, zigzag: bool
+) -> np.ndarray:
+    """Sums of whole numbers modulo 2^64 are right whenever the result fits."""
+    values = np.empty(count + 1, np.uint64)
+    values[0] = first & _MASK
+    values[1:] = np.frombuffer(data, f"<u{width}", count, offset)
+    if zigzag:
+        steps = values[1:]
+        values[1:] = steps >> np.uint64(1) ^ (np.uint64(0) - (steps & np.uint64(1)))
+    return np.cumsum(values, dtype=np.uint64).view(np.int64)
+
+
+def _listed(values: list[int] | np.ndarray) -> list[int]:
+    return values if isinstance(values, list) else values.tolist()

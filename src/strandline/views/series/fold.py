@@ -1,0 +1,290 @@
+"""The fold of a series: points in, selections out. Owned by one thread.
+
+What it keeps: of every source the newest point and a tail (source.py), the index of the rest
+(index.py), the floor, and counts. Payloads stay in the log.
+
+Points before the floor are invisible from the record on that raised it. Their index entries go
+later, step by step (sweep.py), and their seqs wait in ``gone`` until the log has let them go.
+
+Neither the layout of the index nor what is in memory can be seen from outside, so the digest is
+made of the live points in order, the newest of each source, and the floor. A source whose newest
+point is before the floor has nothing alive: what it was makes no difference to any later point, for
+those from the floor on are normal, and others are refused.
+
+Saved state, MessagePack: an array in the order of ``_State``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import weakref
+
+import msgspec
+from pyroaring import BitMap64
+
+from strandline.memory import Share
+from strandline.reservoir.map.map import PagedMap
+from strandline.reservoir.session import Session
+from strandline.view_config import SeriesConfig
+from strandline.views.series.block import Bounds, Points
+from strandline.views.series.index import Index
+from strandline.views.series.meta import (
+    AT_MAX,
+    AT_MIN,
+    JITTER,
+    LATE,
+    NORMAL,
+    PLAIN,
+    ROUTE_MASK,
+    Floor,
+    Found,
+    points_of,
+)
+from strandline.views.series.source import Source
+from strandline.views.series.sources import Sources
+from strandline.views.view import Rows, World
+
+_BLOCKS, _LATE, _SOURCES = range(3)
+"""Spaces of the maps, from the view's own on."""
+_RECOUNT_EVERY = 1024
+"""Records after which memory is counted again."""
+_HEAD = struct.Struct("<qQ")
+
+LatePoint = tuple[int, int, int, int]
+"""Number of the source, at, seq, kind."""
+
+
+class Counts(msgspec.Struct, array_like=True):
+    """Points by how they came, since the series began or was rebuilt."""
+
+    normal: int = 0
+    jitter: int = 0
+    late: int = 0
+    below_floor: int = 0
+    """Plain records that were before the floor already when they came."""
+
+
+class _State(msgspec.Struct, array_like=True):
+    floor: int = AT_MIN
+    floor_seq: int = 0
+    newest: int = AT_MIN
+    points: int = 0
+    next_number: int = 1
+    counts: Counts = msgspec.field(default_factory=Counts)
+    gone: bytes = b""
+
+
+class SeriesFold:
+    """The state of a series. Owned by one thread: whoever holds its host's lock."""
+
+    def __init__(self, config: SeriesConfig, world: World) -> None:
+        self.config = config
+        self._world = world
+        self._charged = Charged(world.share)
+        weakref.finalize(self, self._charged.set, 0).atexit = False
+        self._applied = 0
+        self.gone = BitMap64()
+        """Records before the floor whose index entries are gone, and which the log still has."""
+
+    def load(self, session: Session, space: int, state: bytes) -> None:
+        """Begin with what was saved; with nothing when the state is empty."""
+        found = msgspec.msgpack.decode(state, type=_State) if state else _State()
+        self.floor, self.floor_seq = found.floor, found.floor_seq
+        self.newest, self.points = found.newest, found.points
+        self.counts = found.counts
+        self.gone = BitMap64.deserialize(found.gone) if found.gone else BitMap64()
+        ram = self._world.ram_bytes
+        blocks = self._map(session, space + _BLOCKS, ram // 2)
+        late = self._map(session, space + _LATE, ram // 8)
+        stored = self._map(session, space + _SOURCES, ram // 8)
+        self._maps = (blocks, late, stored)
+        self.index = Index(blocks, late)
+        self.sources = Sources(stored, ram // 4, self._seal_all, found.next_number)
+        self.recount()
+
+    def save(self, session: Session) -> bytes:
+        """Hand over what has changed."""
+        self.index.write_all()
+        self.sources.save()
+        for each in self._maps:
+            each.save()
+        self.recount()
+        return msgspec.msgpack.encode(
+            _State(
+                self.floor,
+                self.floor_seq,
+                self.newest,
+                self.points,
+                self.sources.next_number,
+                self.counts,
+                self.gone.serialize() if self.gone else b"",
+            )
+        )
+
+    def apply(self, source: int, rows: Rows) -> None:
+        """Fold records in."""
+        found = points_of(rows)
+        if found.ats:
+            self._take(found)
+        for floor in found.floors:
+            self._raise_floor(floor)
+        self.index.write_if_due()
+        self.sources.shrink()
+        self._applied += len(rows.seqs)
+        if self._applied >= _RECOUNT_EVERY:
+            self.recount()
+
+    def digest(self) -> bytes:
+        """A checksum of the live points, the newest of each source, and the floor."""
+        digest = hashlib.blake2b(_HEAD.pack(self.floor, 0), digest_size=16)
+        for name in self.names(self.floor, AT_MAX):
+            found = self.sources.look(name)
+            assert found is not None, "a source that was just named"
+            ats, seqs, kinds = self.index.select(found, Bounds(self.floor, 0, AT_MAX))
+            digest.update(_HEAD.pack(len(name), len(ats)) + name)
+            digest.update(_HEAD.pack(found.max_at, found.max_seq))
+            digest.update(struct.pack(f"<{len(ats)}q", *ats))
+            digest.update(struct.pack(f"<{len(seqs)}Q", *seqs))
+            digest.update(struct.pack(f"<{len(kinds)}I", *kinds))
+        return digest.digest()
+
+    def route(self, name: bytes, at: int) -> int:
+        """The way that a point of this source would go now."""
+        found = self.sources.find(name)
+        newest = AT_MIN if found is None else found.max_at
+        return route_of(at, newest, self.config.jitter)
+
+    def max_at(self, name: bytes) -> int:
+        """The newest at of a source, ``AT_MIN`` when there is none."""
+        found = self.sources.find(name)
+        return AT_MIN if found is None else found.max_at
+
+    def select(self, name: bytes, bounds: Bounds, limit: int = 0) -> Points:
+        """The live points of a source within bounds, the first so many; 0 is all."""
+        found = self.sources.look(name)
+        if found is None or found.max_at < bounds.first_at or found.max_at < self.floor:
+            return Points([], [], [])
+        if bounds.first_at < self.floor:
+            bounds = Bounds(self.floor, 0, bounds.last_at)
+        return self.index.select(found, bounds, limit)
+
+    def names(self, start: int, end: int) -> list[bytes]:
+        """Sources that may have live points between two ats, both included, in order."""
+        start = max(start, self.floor)
+        heads = self.sources.heads()
+        return sorted(name for name, head in heads if head.max_at >= start and head.oldest <= end)
+
+    def newest_of(self, name: bytes) -> int | None:
+        """The seq of a source's newest live point."""
+        found = self.sources.look(name)
+        return None if found is None or found.max_at < self.floor else found.max_seq
+
+    def newest_of_all(self) -> dict[bytes, int]:
+        """The same of every source that has one."""
+        heads = self.sources.heads()
+        return {name: head.max_seq for name, head in heads if head.max_at >= self.floor}
+
+    def evict(self, wanted: int) -> int:
+        """Free about so many bytes of memory; how many it were."""
+        before = self.recount()
+        self.sources.evict(wanted)
+        self.index.write_all()
+        return max(0, before - self.recount())
+
+    def recount(self) -> int:
+        """Count the memory that is in use; how much it is."""
+        self._applied = 0
+        maps = sum(each.statistics().ram_bytes for each in self._maps)
+        size = self.sources.size + self.index.pending.size + maps
+        self._charged.set(size)
+        return size
+
+    def _take(self, found: Found) -> None:
+        """Put points into the tails of their sources, and those before that among the late."""
+        late: list[LatePoint] = []
+        routes = [0, 0, 0]
+        sources, tuning = self.sources, self.index.tuning
+        hot, full = sources.hot, 2 * tuning.spacing
+        for seq, name, at, given in zip(*found[:4], strict=True):
+            source = hot.get(name)
+            if source is None:
+                source = sources.find_or_make(name)
+            source.used = source.dirty = True
+            kind = given if given != PLAIN else self._kind_of_plain(source, at)
+            routes[kind & ROUTE_MASK] += 1
+            if at >= source.max_at:
+                if not source.max_seq:
+                    source.oldest = at
+                source.max_at, source.max_seq = at, seq
+            else:
+                source.ordered = False
+                source.oldest = min(source.oldest, at)
+                if at < source.end:
+                    source.late += 1
+                    late.append((source.number, at, seq, kind))
+                    continue
+            source.ats.append(at)
+            source.seqs.append(seq)
+            source.kinds.append(kind)
+            if len(source.ats) >= full:
+                self._seal(source)
+                full = 2 * tuning.spacing
+        self.index.add_late(late)
+        self.newest = max(self.newest, *found.ats)
+        self._count(routes, len(late))
+
+    def _kind_of_plain(self, source: Source, at: int) -> int:
+        self.counts.below_floor += at < self.floor
+        return NORMAL if at >= source.max_at else LATE
+
+    def _count(self, routes: list[int], late: int) -> None:
+        normal, jitter, came_late = routes
+        self.counts.normal += normal
+        self.counts.jitter += jitter
+        self.counts.late += came_late
+        self.points += sum(routes)
+        self.sources.tail_points += sum(routes) - late
+
+    def _seal(self, source: Source) -> None:
+        """All but the last points of a tail that is long enough."""
+        count = len(source.ats) - self.index.tuning.spacing
+        self.index.seal(source, count)
+        self.sources.tail_points -= count
+
+    def _seal_all(self, source: Source) -> None:
+        """The tail of a source that leaves memory."""
+        count = len(source.ats)
+        self.index.seal(source, count)
+        self.sources.tail_points -= count
+
+    def _raise_floor(self, record: Floor) -> None:
+        if self.floor_seq:
+            self.gone.add(self.floor_seq)  # only the last one matters: the floor never falls
+        self.floor_seq = record.seq
+        self.floor = max(self.floor, record.at)
+
+    def _map(self, session: Session, space: int, ram_bytes: int) -> PagedMap:
+        return PagedMap(session, space=space, ram_bytes=ram_bytes, spill=self._world.spill)
+
+
+class Charged:
+    """What a fold has charged its share with. Owned by one thread."""
+
+    def __init__(self, share: Share) -> None:
+        self._share = share
+        self._size = 0
+
+    def set(self, size: int) -> None:
+        if size > self._size:
+            self._share.charge(size - self._size)
+        else:
+            self._share.release(self._size - size)
+        self._size = size
+
+
+def route_of(at: int, newest: int, jitter: int) -> int:
+    """Where a point goes, by the newest of its source."""
+    if at >= newest:
+        return NORMAL
+    return JITTER if at >= newest - jitter else LATE

@@ -1,0 +1,188 @@
+"""The index of all points: blocks of those in order, and the late arrivals, in two ordered maps.
+
+    map      key                                   value
+    blocks   number of the source, at, seq         points from there on (block.py)
+    late     number of the source, at, seq         kind of that point, 4 bytes
+
+Keys are three numbers of 8 bytes, big-endian, the at shifted up by 2^63: so they sort as the
+numbers do, and the points of one source lie together, whatever else is in the topic.
+
+A point goes into the tail of its source. When that has twice the spacing, its first half becomes a
+block and waits in a queue for the map. So points that come out of order by less than a block's
+worth are put in order on the way; one from before the last block is a late arrival.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from itertools import islice
+
+from pyroaring import BitMap64
+
+from strandline.reservoir.map.map import PagedMap
+from strandline.views.series.block import Bounds, Points, cut, pack, unpack
+from strandline.views.series.meta import AT_MAX, AT_MIN
+from strandline.views.series.pending import Pending, Portion
+from strandline.views.series.source import Source
+from strandline.views.series.tuning import CAPACITY, Tuning
+
+_KEY = struct.Struct(">QQQ")
+_KIND = struct.Struct("<I")
+_SHIFT = 1 << 63
+_SEQ_NEXT = (1 << 64) - 1
+"""Above every seq."""
+_ALL = Bounds(AT_MIN, 0, AT_MAX)
+
+
+class Index:
+    """Finds the points of a source. Owned by one thread."""
+
+    def __init__(self, blocks: PagedMap, late: PagedMap) -> None:
+        self._blocks = blocks
+        self._late = late
+        self.pending = Pending()
+        self.tuning = Tuning()
+        self.full = 0
+        """How often the queue was full, and a batch was written at once."""
+
+    def seal(self, source: Source, count: int) -> None:
+        """Make blocks of the first points of a tail."""
+        source.order()
+        while count > 0:
+            if len(self.pending) >= CAPACITY:
+                self.full += 1
+                self.write_batch()
+            size = min(count, self.tuning.spacing)
+            ats, seqs, kinds = source.ats[:size], source.seqs[:size], source.kinds[:size]
+            key = key_of(source.number, ats[0], seqs[0])
+            self.pending.add(source.number, key, pack(ats, seqs, kinds))
+            source.end = ats[-1]
+            source.blocks += 1
+            source.dirty = True
+            source.drop_first(size)
+            count -= size
+
+    def write_if_due(self) -> None:
+        """Write one batch when there is a whole one."""
+        if len(self.pending) >= self.tuning.batch:
+            self.write_batch()
+
+    def write_batch(self) -> None:
+        portions = self.pending.oldest(self.tuning.batch)
+        self._blocks.put_many(entry for portion in portions for entry in portion.entries)
+        for portion in portions:
+            self.pending.drop(portion)
+        self.tuning.after_batch(len(self.pending))
+
+    def write_all(self) -> None:
+        while self.pending:
+            self.write_batch()
+
+    def add_late(self, points: list[tuple[int, int, int, int]]) -> None:
+        """Points as (number of the source, at, seq, kind)."""
+        if points:
+            self._late.put_many(
+                (key_of(number, at, seq), _KIND.pack(kind)) for number, at, seq, kind in points
+            )
+
+    def select(self, source: Source, bounds: Bounds, limit: int = 0) -> Points:
+        """The points within bounds in order of (at, seq), at most so many; 0 is all."""
+        found = Points([], [], [])
+        for part in self._parts(source, bounds):
+            for column, more in zip(found, part, strict=True):
+                column.extend(more)
+            if limit and len(found.ats) >= limit:
+                break
+        if source.late:
+            late = list(self._late_within(source.number, bounds, limit))
+            if late:
+                found = _columns(sorted([*zip(*found, strict=True), *late]))
+        return Points(*(column[:limit] for column in found)) if limit else found
+
+    def drop_below(self, source: Source, floor: int, step: int, gone: BitMap64) -> bool:
+        """Forget points before the floor, and add their seqs; False when there may be more: no more
+        than ``step`` blocks and late arrivals are looked at."""
+        below = Bounds(AT_MIN, 0, floor - 1)
+        self._write_of(source.number)
+        blocks_done = self._drop_blocks(source, floor, step, gone)
+        late_done = self._drop_late(source, below, step, gone)
+        dead = cut(source.tail(), below).seqs
+        gone.update(dead)
+        source.drop_first(len(dead))
+        source.dirty = True
+        if not (blocks_done and late_done):
+            return False
+        source.oldest = max(source.oldest, floor)
+        return True
+
+    def _parts(self, source: Source, bounds: Bounds) -> Iterator[Points]:
+        """What is in blocks, in the map and before it, then the tail."""
+        if source.blocks and bounds.first_at <= source.end:
+            for _, block in self._blocks_within(source.number, bounds):
+                yield unpack(block, bounds)
+            for _, block in self.pending.of(source.number):
+                yield unpack(block, bounds)
+        if source.ats and bounds.last_at >= source.end:
+            yield cut(source.tail(), bounds)
+
+    def _blocks_within(self, number: int, bounds: Bounds) -> Iterator[tuple[bytes, bytes]]:
+        """From the last block that begins before the bounds, to the last that begins in them."""
+        first = key_of(number, bounds.first_at, bounds.first_seq)
+        for key, _ in self._blocks.range(key_of(number, AT_MIN, 0), first, reverse=True):
+            first = key
+            break
+        return self._blocks.range(first, key_of(number, bounds.last_at, _SEQ_NEXT))
+
+    def _late_within(
+        self, number: int, bounds: Bounds, limit: int
+    ) -> Iterator[tuple[int, int, int]]:
+        """(at, seq, kind) of late arrivals."""
+        first = key_of(number, bounds.first_at, bounds.first_seq)
+        found = self._late.range(first, key_of(number, bounds.last_at, _SEQ_NEXT))
+        for key, value in islice(found, limit or None):
+            _, shifted, seq = _KEY.unpack(key)
+            yield shifted - _SHIFT, seq, _KIND.unpack(value)[0]
+
+    def _drop_blocks(self, source: Source, floor: int, step: int, gone: BitMap64) -> bool:
+        """One that the floor goes through is cut."""
+        number = source.number
+        begun = self._blocks.range(key_of(number, AT_MIN, 0), key_of(number, floor, 0))
+        blocks = list(islice(begun, step))
+        for key, block in blocks:
+            points = unpack(block, _ALL)
+            dead = cut(points, Bounds(AT_MIN, 0, floor - 1)).seqs
+            gone.update(dead)
+            rest = Points(*(column[len(dead) :] for column in points))
+            if rest.ats:
+                self._blocks.put(key_of(number, rest.ats[0], rest.seqs[0]), pack(*rest))
+            else:
+                source.blocks -= 1
+            self._blocks.delete(key)
+        return len(blocks) < step
+
+    def _drop_late(self, source: Source, below: Bounds, step: int, gone: BitMap64) -> bool:
+        if not source.late:
+            return True
+        late = list(self._late_within(source.number, below, step))
+        for at, seq, _ in late:
+            self._late.delete(key_of(source.number, at, seq))
+        gone.update([seq for _, seq, _ in late])
+        source.late -= len(late)
+        return len(late) < step
+
+    def _write_of(self, number: int) -> None:
+        """Write the waiting blocks of one source."""
+        waiting = self.pending.of(number)
+        if waiting:
+            self._blocks.put_many(waiting)
+            self.pending.drop(Portion(number, waiting))
+
+
+def key_of(number: int, at: int, seq: int) -> bytes:
+    return _KEY.pack(number, at + _SHIFT, seq)
+
+
+def _columns(rows: list[tuple[int, int, int]]) -> Points:
+    ats, seqs, kinds = zip(*rows, strict=True)
+    return Points(list(ats), list(seqs), list(kinds))

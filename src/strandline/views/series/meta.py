@@ -1,0 +1,128 @@
+"""What a series writes into the meta of its records <-> route, version, at. Pure.
+
+    offset  size  field
+    0       4     mark: 00 73 72 01
+    4       1     route: 0 normal, 1 jitter, 2 late, 3 floor
+    5       2     version of the payload
+    7       8     at, signed: of the point, or the new floor
+
+Little-endian. A record with a key and without the mark is plain: a point at its ts, of version 0. A
+plain one behind the newest of its source counts as late, for it does not tell of a jitter window.
+A record without key and mark is nothing to a series.
+
+Version and route of a point are one number where they are kept: its kind.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from strandline.views.view import Rows
+
+NORMAL, JITTER, LATE, FLOOR = range(4)
+ROUTE_BITS = 2
+ROUTE_MASK = 3
+VERSION_MAX = (1 << 16) - 1
+AT_MIN, AT_MAX = -(1 << 63), (1 << 63) - 1
+
+_MARK = 0x01727300
+_META = struct.Struct("<IBHq")
+_COLUMNS = np.dtype([("mark", "<u4"), ("route", "u1"), ("version", "<u2"), ("at", "<i8")])
+_MANY = 16
+"""From so many records on, columns are quicker than one by one."""
+
+
+class Meta(NamedTuple):
+    """What one record says of itself."""
+
+    route: int
+    version: int
+    at: int
+
+
+def encode(route: int, version: int, at: int) -> bytes:
+    return _META.pack(_MARK, route, version, at)
+
+
+def decode(meta: bytes | None) -> Meta | None:
+    """None when the mark is missing: the record is plain."""
+    if meta is None or len(meta) != _META.size:
+        return None
+    mark, route, version, at = _META.unpack(meta)
+    return Meta(route, version, at) if mark == _MARK and route <= FLOOR else None
+
+
+def kind_of(route: int, version: int) -> int:
+    return version << ROUTE_BITS | route
+
+
+def version_of(kind: int) -> int:
+    return kind >> ROUTE_BITS
+
+
+class Floor(NamedTuple):
+    """A record that raises the floor."""
+
+    seq: int
+    at: int
+
+
+PLAIN = -1
+"""The kind of a plain point before anybody has looked how it compares with its source's newest."""
+
+
+class Found(NamedTuple):
+    """The points among some records, as columns, and the records that raise the floor."""
+
+    seqs: Sequence[int]
+    names: Sequence[bytes]
+    ats: list[int]
+    kinds: list[int]
+    floors: list[Floor]
+
+
+def points_of(rows: Rows) -> Found:
+    if len(rows.seqs) >= _MANY:
+        columns = _columns(rows)
+        if columns is not None:
+            names = cast("Sequence[bytes]", rows.keys)  # every one of our points has a key
+            return Found(rows.seqs, names, *columns, [])
+    return _one_by_one(rows)
+
+
+def _columns(rows: Rows) -> tuple[list[int], list[int]] | None:
+    """Ats and kinds when all records are points of ours, the common case."""
+    metas = rows.metas
+    if None in metas or None in rows.keys:
+        return None
+    marked = cast("Sequence[bytes]", metas)
+    if set(map(len, marked)) != {_META.size}:
+        return None
+    found = np.frombuffer(b"".join(marked), _COLUMNS)
+    if (found["mark"] != _MARK).any() or found["route"].max() >= FLOOR:
+        return None
+    kinds = found["version"].astype(np.int64) << ROUTE_BITS | found["route"]
+    return found["at"].tolist(), kinds.tolist()
+
+
+def _one_by_one(rows: Rows) -> Found:
+    points: list[tuple[int, bytes, int, int]] = []
+    floors = []
+    for seq, ts, key, given in zip(rows.seqs, rows.stamps, rows.keys, rows.metas, strict=True):
+        meta = decode(given)
+        if meta is not None and meta.route == FLOOR:
+            floors.append(Floor(seq, meta.at))
+        elif key is None:
+            continue
+        elif meta is None:
+            points.append((seq, key, ts, PLAIN))
+        else:
+            points.append((seq, key, meta.at, kind_of(meta.route, meta.version)))
+    if not points:
+        return Found((), (), [], [], floors)
+    seqs, names, ats, kinds = zip(*points, strict=True)
+    return Found(seqs, names, list(ats), list(kinds), floors)

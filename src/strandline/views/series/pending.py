@@ -1,0 +1,67 @@
+"""Blocks that wait to be written into the map. At most ``tuning.CAPACITY``, then nobody may add.
+
+Readers find them here by the number of their source, so it does not matter when they are written.
+Nothing is ever dropped: whoever finds the queue full writes a batch first. A batch leaves the queue
+when it is in the map, so a write that fails has lost nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import islice
+from typing import NamedTuple
+
+Entry = tuple[bytes, bytes]
+"""A block's key in the map, and its bytes."""
+
+_ENTRY_BYTES = sys.getsizeof((b"", b"")) + 2 * sys.getsizeof(b"") + 8
+
+
+class Portion(NamedTuple):
+    """The oldest blocks of one source."""
+
+    number: int
+    entries: list[Entry]
+
+
+class Pending:
+    """The queue. Owned by one thread."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, list[Entry]] = {}
+        self._length = 0
+        self.size = 0
+        """Bytes of memory."""
+
+    def __len__(self) -> int:
+        return self._length
+
+    def add(self, number: int, key: bytes, block: bytes) -> None:
+        self._blocks.setdefault(number, []).append((key, block))
+        self._length += 1
+        self.size += _ENTRY_BYTES + len(key) + len(block)
+
+    def of(self, number: int) -> list[Entry]:
+        """The blocks of one source, oldest first."""
+        return self._blocks.get(number, [])
+
+    def oldest(self, count: int) -> list[Portion]:
+        """So many blocks: of the sources that wait longest, of each its oldest."""
+        portions = []
+        for number, entries in islice(self._blocks.items(), count):
+            portions.append(Portion(number, entries[:count]))
+            count -= len(entries)
+            if count <= 0:
+                break
+        return portions
+
+    def drop(self, portion: Portion) -> None:
+        """Forget blocks that are in the map."""
+        number, written = portion
+        left = self._blocks[number][len(written) :]
+        if left:
+            self._blocks[number] = left
+        else:
+            del self._blocks[number]
+        self._length -= len(written)
+        self.size -= sum(_ENTRY_BYTES + len(key) + len(block) for key, block in written)

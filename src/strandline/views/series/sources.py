@@ -1,0 +1,127 @@
+"""All sources: those in use in memory, the others in an ordered map by name.
+
+Out of memory goes what was not used for longest, by second chance, when all tails together take
+more than their bound. Whoever reads looks without bringing a source into memory: a scan over all
+must not push out those that are written to.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+
+from strandline.reservoir.map.map import PagedMap
+from strandline.views.series.source import (
+    POINT_BYTES,
+    SOURCE_BYTES,
+    Source,
+    decode,
+    decode_head,
+    encode,
+)
+
+SEAL_MIN = 16
+"""A shorter tail goes with its source, and comes back with it."""
+
+
+class Sources:
+    """What is known of all sources. Owned by one thread."""
+
+    def __init__(
+        self, stored: PagedMap, bytes_max: int, seal: Callable[[Source], None], next_number: int
+    ) -> None:
+        """``seal`` puts the whole tail of a source into blocks."""
+        self._stored = stored
+        self._bytes_max = bytes_max
+        self._seal = seal
+        self.next_number = next_number
+        self.hot: OrderedDict[bytes, Source] = OrderedDict()
+        self.tail_points = 0
+        """Points in the tails of sources in memory."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory."""
+        return len(self.hot) * SOURCE_BYTES + self.tail_points * POINT_BYTES
+
+    def find(self, name: bytes) -> Source | None:
+        """A source to be changed; in memory from here on."""
+        source = self.hot.get(name)
+        if source is not None:
+            return source
+        data = self._stored.get(name)
+        if data is None:
+            return None
+        self.shrink()
+        source = decode(data, _where(name))
+        self.hot[name] = source
+        self.tail_points += len(source.ats)
+        return source
+
+    def find_or_make(self, name: bytes) -> Source:
+        source = self.find(name)
+        if source is None:
+            source = Source(self.next_number)
+            self.next_number += 1
+            self.hot[name] = source
+        return source
+
+    def look(self, name: bytes) -> Source | None:
+        """A source to be read only."""
+        source = self.hot.get(name)
+        if source is not None:
+            return source
+        data = self._stored.get(name)
+        return None if data is None else decode(data, _where(name))
+
+    def heads(self) -> Iterator[tuple[bytes, Source]]:
+        """All sources to be read, in memory first; those that are not have no tail."""
+        hot = list(self.hot.items())
+        yield from hot
+        known = {name for name, _ in hot}
+        for name, data in self._stored.range():
+            if name not in known:
+                yield name, decode_head(data, _where(name))
+
+    def forget(self, name: bytes) -> None:
+        """A source that has no points any more."""
+        source = self.hot.pop(name, None)
+        if source is not None:
+            self.tail_points -= len(source.ats)
+        self._stored.delete(name)
+
+    def shrink(self) -> None:
+        """Come back below the bound."""
+        if self.size > self._bytes_max:
+            self.evict(self.size - self._bytes_max)
+
+    def evict(self, wanted: int) -> None:
+        """Put sources away until so many bytes are free, or none is left."""
+        target = max(0, self.size - wanted)
+        while self.hot and self.size > target:
+            name, source = next(iter(self.hot.items()))
+            if source.used:
+                source.used = False
+                self.hot.move_to_end(name)
+                continue
+            self._put_away(name, source)
+
+    def save(self) -> None:
+        """Bring the map up to date; what is in memory stays there."""
+        changed = [(name, source) for name, source in self.hot.items() if source.dirty]
+        self._stored.put_many((name, encode(source)) for name, source in changed)
+        for _, source in changed:
+            source.dirty = False
+
+    def _put_away(self, name: bytes, source: Source) -> None:
+        """What can fail comes first, so that nothing is lost when it does."""
+        if len(source.ats) >= SEAL_MIN:
+            self._seal(source)
+        if source.dirty:
+            self._stored.put(name, encode(source))
+        del self.hot[name]
+        self.tail_points -= len(source.ats)
+
+
+def _where(name: bytes) -> str:
+    return f"source {name!r} of a series"
