@@ -212,3 +212,11 @@ class Corrupt(StrandlineError):
         self.topic_id = topic_id
         self.first_seq = first_seq
         self.last_seq = last_seq
+
+
+def of_another_store(what: str, told: bytes, own: bytes) -> str:
+    """The reason of a Corrupt for a file that is whole, and was written by another store."""
+    return (
+        f"another store's {what} (of store {told.hex()}, and this is store {own.hex()}: put this "
+        "store's own back from a backup, or let `strandline repair` go on without it)"
+    )

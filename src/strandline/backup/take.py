@@ -177,7 +177,8 @@ class _Taker:
             return None, numbers[-1] + 1  # `verify` tells of it; a new backup rests on nothing
         if before.store_id != self._about.store_id:
             raise Invalid(
-                f"{self._objects.name} has backups of store {before.store_id}: name another place"
+                f"{self._objects.name} has backups of store {before.store_id}, and this is store "
+                f"{self._about.store_id}: name another place"
             )
         return before, numbers[-1] + 1
 
@@ -240,9 +241,12 @@ class _Taker:
             try:
                 manifest = history.read(cold.manifest).manifest
             except NotFound:
-                if terms.identity_of(self._lake) != self._store_id:
+                told = terms.identity_of(self._lake)
+                if told != self._store_id:
+                    whose = "no store" if told is None else f"store {told.hex()}"
                     raise Invalid(
-                        f"{self._lake.name} is not the lake of this store: name the one that is"
+                        f"{self._lake.name} is not the lake of this store, "
+                        f"{self._about.store_id}, but of {whose}: name the one that is"
                     ) from None
                 raise
             names = {cold.file(place).name() for place in range(len(cold))}

@@ -94,6 +94,7 @@ def _summary(found: StoreSummary) -> dict[str, str]:
         "format": str(found.format),
         "created": cells.moment(found.created_us),
         "last writer": f"term {found.term}, {'closed' if found.clean else 'not closed'}",
+        "shards": str(found.wal_shards or "unknown"),
         "log": f"{len(files)} files, {cells.size(used)} used",
         "segments": f"{len(found.segments)} files, {cells.size(segments)}",
         "lake": f"{sum(each.files for each in cold)} files, "

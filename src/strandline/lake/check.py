@@ -32,8 +32,9 @@ def check_head(objects: Objects, store_id: bytes) -> Iterator[Step]:
     """Whose lake it is, its terms and its names."""
 
     def identity(data: bytes) -> None:
-        if terms.decode_identity(data, objects.name) != store_id:
-            raise Corrupt("the lake belongs to another store", path=keys.STORE)
+        told = terms.decode_identity(data, objects.name)
+        if told != store_id:
+            raise Corrupt(terms.of_another_lake(told, store_id), path=keys.STORE)
 
     yield from _object(objects, keys.STORE, identity)
     numbers = [keys.number_of(info.key) or 0 for info in objects.list(keys.TERMS)]

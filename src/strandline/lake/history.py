@@ -16,9 +16,10 @@ from __future__ import annotations
 import threading
 
 from strandline.env.objects import Objects
-from strandline.errors import Corrupt, NotFound, UnknownTopic
+from strandline.errors import Corrupt, NotFound, StrandlineError, UnknownTopic
 from strandline.lake import codec, keys
 from strandline.lake.codec import Header, Place, Version
+from strandline.lake.terms import identity_of, of_another_lake
 
 _LOOKS_MAX = 4  # at a history that moves while it is read
 
@@ -135,5 +136,18 @@ class History:
             self.header(number, data)
         except Corrupt:
             data = self._objects.get(self.key(number))
-            self.header(number, data)
+            try:
+                self.header(number, data)
+            except Corrupt as error:
+                raise self._explained(error) from None
         return data
+
+    def _explained(self, error: Corrupt) -> Corrupt:
+        """The error; or what is behind it, when all manifests here are another store's."""
+        try:
+            told = identity_of(self._objects)
+        except StrandlineError:
+            return error
+        if told is None or told == self._store_id:
+            return error
+        return Corrupt(of_another_lake(told, self._store_id), path=error.path)

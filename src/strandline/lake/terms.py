@@ -60,7 +60,18 @@ def check_identity(objects: Objects, store_id: bytes, clock: Clock) -> None:
             return
     if told != store_id:
         other = told.hex() if told is not None else "another store"
-        raise Invalid(f"{objects.name} is the lake of store {other}: give this one its own place")
+        raise Invalid(
+            f"{objects.name} is the lake of store {other}, and this is store {store_id.hex()}: "
+            "give this one its own place (lake.url)"
+        )
+
+
+def of_another_lake(told: bytes, own: bytes) -> str:
+    """The reason of a Corrupt for what is read in the lake of another store."""
+    return (
+        f"another store's lake (of store {told.hex()}, and this is store {own.hex()}: set lake.url "
+        "to this store's own)"
+    )
 
 
 def identity_of(objects: Objects) -> bytes | None:

@@ -13,7 +13,7 @@ from collections import OrderedDict
 import msgspec
 
 from strandline.env.disk import Disk, ReadFile
-from strandline.errors import Corrupt, NewerFormat
+from strandline.errors import Corrupt, NewerFormat, of_another_store
 from strandline.segment import codec
 from strandline.wal.block import Block
 
@@ -179,9 +179,10 @@ class Segment:
             store_id=self._store_id, number=self.info.number, topic_id=self.info.topic_id
         )
         if header != expected:
-            raise Corrupt(
-                "the header of a segment is damaged or another's", path=self.path, **self._range()
-            )
+            reason = "the header of a segment is damaged or another's"
+            if header is not None and header.store_id != self._store_id:
+                reason = of_another_store("segment", header.store_id, self._store_id)
+            raise Corrupt(reason, path=self.path, **self._range())
 
     def _read_index(self) -> codec.Index:
         info = self.info

@@ -31,9 +31,8 @@ def check(disk: Disk, layout: Layout, store_id: bytes) -> None:
         return
     others = ", ".join(told.hex() for told in found)
     raise Corrupt(
-        f"SYSTEM is of store {store_id.hex()}, and every other file is of store {others}: put the "
-        "right SYSTEM file back, or let `strandline repair` make it from the others; the stranger "
-        "is",
+        f"another store's SYSTEM file (of store {store_id.hex()}, and every other file is of store "
+        f"{others}: put the right one back, or let `strandline repair` make it from the others)",
         path=f"{layout.directory}/SYSTEM",
     )
 

@@ -149,7 +149,7 @@ def decode(data: bytes, path: str) -> Root:
 def check_place(root: Root, number: int, store_id: bytes, path: str) -> None:
     """Complain about a root that is whole but not this store's, or another's number."""
     if root.store_id != store_id:
-        reason = of_another_store("the checkpoint", root.store_id, store_id)
+        reason = of_another_store("checkpoint", root.store_id, store_id)
         raise Corrupt(reason, path=path)
     if root.number != number:
         raise Corrupt(f"the checkpoint is number {root.number}, not {number}", path=path)

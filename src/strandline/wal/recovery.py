@@ -28,7 +28,7 @@ import msgspec
 from xxhash import xxh3_64_intdigest
 
 from strandline.env.disk import Disk, ReadFile, aligned_memory
-from strandline.errors import Corrupt, NewerFormat
+from strandline.errors import Corrupt, NewerFormat, of_another_store
 from strandline.wal import block, codec
 from strandline.wal.codec import FILE_HEADER_SIZE, HEADER_SIZE
 from strandline.wal.files import (
@@ -413,7 +413,7 @@ class ShardLog:
                 return self._guessed_header(content, first_lsn, [hit for hit, _ in found])
             return None
         if (header.store_id, header.shard) != (self._store_id, self.files.shard):
-            self._complain(path, 0, first_lsn, "the file belongs to another store or shard")
+            self._complain(path, 0, first_lsn, self._whose(header))
             size = max(0, file.size() - FILE_HEADER_SIZE)
             self.strangers.append(
                 msgspec.structs.replace(self.damage[-1], end_lsn=0, unknown_size=size)
@@ -422,6 +422,11 @@ class ShardLog:
         if header.first_lsn != first_lsn:
             self._complain(path, 0, first_lsn, "the file belongs to another place")
         return header
+
+    def _whose(self, header: codec.FileHeader) -> str:
+        if header.store_id == self._store_id:
+            return f"the file belongs to shard {header.shard}, not to shard {self.files.shard}"
+        return of_another_store("log file", header.store_id, self._store_id)
 
     def _lost_its_size(self, content: memoryview) -> bool:
         """Whether a file is shorter than any ever was, without a power loss to explain it."""

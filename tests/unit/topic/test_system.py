@@ -1,7 +1,11 @@
-"""Promise (C1, C10): a directory is a store, becomes one, or is left as it is with a clear word."""
+"""Promise (C1, C10): a directory is a store, becomes one, or is left as it is with a clear word.
+
+Which store it is never changes; over how many shards it was last written does.
+"""
 
 from __future__ import annotations
 
+import errno
 import json
 
 import pytest
@@ -86,6 +90,64 @@ def test_a_newer_format_is_told_apart_from_damage():
 
     with pytest.raises(NewerFormat, match="format 2"):
         system.read(_disk(newer), "/data")
+
+
+@given(st.lists(st.integers(0, 64)))
+def test_the_shards_of_the_last_writer_are_told_and_nothing_else_changes(openings):
+    disk = _disk()
+    store_id = system.ensure(disk, "/data", 17, shards=3)
+
+    for shards in openings:
+        system.note_shards(disk, "/data", shards)
+
+    about = system.describe(disk, "/data")
+    assert about.shards == [3, *openings][-1]
+    assert (about.store_id, about.created_us, about.format) == (store_id.hex(), 17, 1)
+
+
+def test_the_file_is_not_written_again_when_the_shards_are_the_same():
+    disk = _disk()
+    system.ensure(disk, "/data", 17, shards=2)
+    calls: list[str] = []
+    disk.on_call = lambda operation, path: calls.append(operation)
+
+    system.note_shards(disk, "/data", 2)
+
+    assert "durable_replace" not in calls
+
+
+def test_a_file_from_before_there_were_shards_in_it_is_read_and_gets_them():
+    fields = {"format": 1, "store_id": "ab" * 16, "created_us": 17, "checksum": ""}
+    line = json.dumps(fields, separators=(",", ":"))
+    fields["checksum"] = xxh3_64_hexdigest(line.encode())
+    disk = _disk(json.dumps(fields, separators=(",", ":")).encode() + b"\n")
+
+    before = system.describe(disk, "/data")
+    system.note_shards(disk, "/data", 4)
+
+    after = system.describe(disk, "/data")
+    assert (before.store_id, before.created_us, before.shards) == ("ab" * 16, 17, 0)
+    assert (after.store_id, after.created_us, after.shards) == ("ab" * 16, 17, 4)
+
+
+def test_a_full_disk_is_no_reason_not_to_open():
+    disk = _disk()
+    store_id = system.ensure(disk, "/data", 17, shards=1)
+    disk.fail("durable_replace", errno=errno.ENOSPC)
+
+    system.note_shards(disk, "/data", 2)
+
+    assert system.describe(disk, "/data").shards == 1
+    assert system.read(disk, "/data") == store_id
+
+
+def test_a_disk_that_fails_is_one():
+    disk = _disk()
+    system.ensure(disk, "/data", 17, shards=1)
+    disk.fail("durable_replace", errno=errno.EIO)
+
+    with pytest.raises(OSError, match="SYSTEM"):
+        system.note_shards(disk, "/data", 2)
 
 
 def test_a_directory_with_other_things_is_not_made_a_store():
