@@ -16,7 +16,16 @@ class KvConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A key-value map over the records' keys."""
 
     history: int = 8
-    """Versions of a key that can still be read, the newest included."""
+    """Versions of a key that can still be read, the newest included. More take more disk: what is
+    beyond it leaves the log."""
+
+    grace_ms: int = 86_400_000
+    """How long a deleted key's versions can still be read, and how long a watcher may be away. Then
+    the key leaves the log."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.history <= 1000:
+            raise Invalid(f"history is {self.history}: keep from 1 to 1000 versions")
 
 
 class QueueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,0 +1,47 @@
+"""The versions of a key: what the fold lists, read from the log."""
+
+from __future__ import annotations
+
+from strandline.errors import NotFound
+from strandline.record import Record
+from strandline.views.host import Host
+from strandline.views.kv.fold import KvFold
+from strandline.views.kv.values import Entry, Version, version_of
+
+
+def versions(host: Host[KvFold], key: bytes) -> list[Version]:
+    """Newest first. A record that leaves the log meanwhile is left out."""
+    return [version_of(record) for record in _records(host, key)]
+
+
+def entry_at(
+    host: Host[KvFold], key: bytes, history: int, version: int | None, ts: int | None
+) -> Entry | None:
+    """The key as it was at a version of the view, or at a time."""
+    kept = versions(host, key)
+    for each in kept:
+        if (version is not None and each.version > version) or (ts is not None and each.ts > ts):
+            continue
+        over = ts is not None and each.expires_us is not None and each.expires_us <= ts
+        if each.value is None or over:
+            return None
+        return Entry(
+            key=key,
+            value=each.value,
+            version=each.version,
+            ts=each.ts,
+            expires_us=each.expires_us,
+        )
+    if len(kept) >= history:
+        raise NotFound(
+            f"the history of key {key!r} begins with version {kept[-1].version}: what it was "
+            "before is not kept"
+        )
+    return None
+
+
+def _records(host: Host[KvFold], key: bytes) -> list[Record]:
+    with host.reading() as fold:
+        slot = fold.find(key)
+        seqs = () if slot is None else (*fold.older_seqs(slot), slot.version)
+    return host.records(0, seqs)[::-1] if seqs else []

@@ -1,0 +1,76 @@
+"""Follow what happens to a key, or to all keys with a prefix.
+
+A watcher reads the topic's records behind its position, waits for more, and can go on later where
+it was: with ``after`` the version of the last change that it has seen.
+
+Two things may be missing from the log when it comes late. Versions beyond the history: newer ones
+of the same key are still to come, so in the end it knows the key as it is. And deleted keys that
+were forgotten: a watcher that knew such a key would never hear that it is gone. So forgetting is a
+record, the fold knows how far it went, and
+
+- who goes on from before that point is told with ``RecordsLost``, and reads all keys again;
+- who begins at 0 knows nothing yet, and must only not be shown a key that is forgotten: its records
+  may be on the log for a while.
+
+Forgetting comes before the records go, and a watcher looks at it after reading: what was gone when
+it read is known when it looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from strandline.errors import RecordsLost
+from strandline.record import Record
+from strandline.views.host import Host
+from strandline.views.kv.fold import KvFold
+from strandline.views.kv.values import Change, change_of
+
+_PAGE_RECORDS = 1024
+
+
+def watch(
+    host: Host[KvFold], wanted: Callable[[bytes], bool], after: int, timeout_s: float | None
+) -> Iterator[Change]:
+    """Changes behind a version, then live ones, until nothing came for so long."""
+    with host.reading() as fold:
+        floor = fold.forgotten
+    if 0 < after < floor:
+        raise _lost(host, after, floor)
+    return _follow(host, wanted, after, floor, timeout_s)
+
+
+def _follow(
+    host: Host[KvFold],
+    wanted: Callable[[bytes], bool],
+    after: int,
+    floor: int,
+    timeout_s: float | None,
+) -> Iterator[Change]:
+    topic = host.topics[0]
+    while True:
+        page = topic.read(after, _PAGE_RECORDS)
+        gap = page.tombstone
+        if gap is not None:
+            raise RecordsLost(topic.name, gap.gap_from, gap.gap_to, gap.reason)
+        records = [record for record in page.records if record.key and wanted(record.key)]
+        with host.reading() as fold:
+            forgotten = fold.forgotten
+            records = [record for record in records if _is_known(fold, record, floor)]
+        if forgotten > max(floor, after):
+            raise _lost(host, after, forgotten)
+        yield from map(change_of, records)
+        after = page.next
+        if page.caught_up and not topic.wait_for(after, timeout_s):
+            return
+
+
+def _is_known(fold: KvFold, record: Record, floor: int) -> bool:
+    """Whether a record is not of a key that was forgotten before the watcher began."""
+    assert record.key is not None
+    return record.seq > floor or fold.find(record.key) is not None
+
+
+def _lost(host: Host[KvFold], after: int, forgotten: int) -> RecordsLost:
+    reason = "keys deleted there are forgotten: scan all keys anew"
+    return RecordsLost(host.topics[0].name, after + 1, forgotten, reason)
