@@ -103,7 +103,8 @@ class Share:
         self.used = 0
         self._calm = int(limit * HIGH_MARK)
         self._reserve = Reserve(0) if reserve is None else reserve
-        self._counting = threading.Lock()
+        # A finalizer may release what a view had, in the middle of one of the few lines below.
+        self._counting = threading.RLock()
         self._evictors: tuple[Evictor, ...] = ()
         self._turn = 0
         self._evictions = 0

@@ -283,3 +283,22 @@ def test_an_evictor_may_charge_and_release_while_it_is_asked():
 
     assert not asking.is_alive()
     assert share.used == KV - (1_300 - 650)
+
+
+def test_a_finalizer_that_releases_in_the_middle_of_counting_does_not_hang():
+    share = Budget(TOTAL).share("kv")
+    share.charge(100)
+
+    class Collected(int):
+        """A size whose addition lets go of something that was charged."""
+
+        def __radd__(self, before: int) -> int:
+            share.release(0)
+            return before + int(self)
+
+    counting = threading.Thread(target=share.charge, args=(Collected(10),), daemon=True)
+    counting.start()
+    counting.join(FAR_AWAY_S)
+
+    assert not counting.is_alive()
+    assert share.used == 110
