@@ -18,6 +18,7 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.pipelines import PIPELINES
 from tests.mutants.reservoir import RESERVOIR
 from tests.mutants.transfers import TRANSFERS
+from tests.mutants.views import VIEWS
 
 MUTANTS = {
     "acknowledge before the sync": Mutant(
@@ -299,6 +300,7 @@ MUTANTS = {
     **FAR,
     **PIPELINES,
     **RESERVOIR,
+    **VIEWS,
     **DELIVERIES,
     **TRANSFERS,
 }
@@ -312,6 +314,7 @@ SAMPLE = (
     "believe an upload without reading it back",
     "overwrite a version of another writer",
     "checkpoint before all files are stored",
+    "save a view before its records are durable",
 )
 """Run with every ``make test``; all of them with ``make crash``."""
 

@@ -71,6 +71,18 @@ def test_rows_of_ones_own_are_those_of_the_log():
     ]
 
 
+def test_rows_of_ones_own_that_were_read_from_the_log_are_not_folded_in_twice():
+    store = World().store
+    view = tally(store)
+    host, topic = view.host, store.topic(NAME)
+
+    with host.lock:  # a plain append, then one's own, and nobody has looked since
+        topic.append(b"plain", key=b"a")
+        host._place(Draft(0, [b"x", b"x"], [b"a", b"b"]), None)  # noqa: SLF001 - the first half
+
+    assert (view.count(b"a"), view.count(b"b")) == (2, 1)
+
+
 def test_a_decision_that_says_nothing_appends_nothing():
     store = World().store
     view = tally(store)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 
+import msgspec
 import pytest
 from pyroaring import BitMap64
 
@@ -13,6 +14,7 @@ from strandline.errors import Conflict, Invalid, NotFound, Unavailable
 from strandline.settings import ViewSettings
 from strandline.testing.choices import Oldest
 from strandline.testing.sim_disk import SimDisk
+from strandline.views.host import fits
 from tests.unit.store.world import World
 from tests.unit.views.world import NAME, PATH, TALLY, tally, views_of
 
@@ -101,6 +103,34 @@ def test_saved_state_of_another_topic_of_the_name_is_not_used():
     assert (view.count(b"a"), view.count(b"b")) == (0, 1)
 
 
+def test_saved_state_of_other_options_is_not_used():
+    world = World()
+    tally(world.store, history=3).add(b"a")
+    store = world.reopen()
+    store.topic(NAME).alter(views={"kv": {"history": 5}})
+
+    view = tally(store)
+
+    assert folded_since_opening(view) == 1
+    assert any("folded again" in reason for reason in store.health().reasons)
+
+
+def test_saved_state_of_records_that_are_lost_since_is_not_used():
+    world = World()
+    view = tally(world.store)
+    view.add(b"a", b"b")
+    world.store.checkpoint()
+    host, saved = view.host, view.host.saved
+
+    ahead = msgspec.structs.replace(saved, applied=[3])
+    with_gap = msgspec.structs.replace(saved, gaps=msgspec.msgpack.encode([[(1, 1)]]))
+    other_life = msgspec.structs.replace(saved, topics=[(saved.topics[0][0], 5)])
+
+    assert fits(saved, saved.config, host.topics)
+    for unfit in (ahead, with_gap, other_life):
+        assert not fits(unfit, saved.config, host.topics)
+
+
 def test_pages_of_a_view_whose_topic_is_gone_are_deleted():
     world = World()
     tally(world.store).add(*[b"%d" % n for n in range(500)])
@@ -138,6 +168,26 @@ def test_saving_makes_the_log_durable_first():
 
     assert tally(world.store).count(b"a") == 1
     assert len(world.store.topic(NAME).read().records) == 2
+
+
+def test_what_comes_while_a_view_is_saved_is_durable_if_it_is_saved():
+    world = World()
+    view = tally(world.store)
+    view.add(b"a")
+    topic = view.host.topics[0]
+    secure = topic.secure
+
+    def secure_and_append() -> None:
+        secure()
+        if topic.head_seq == 1:
+            topic.append(b"late", key=b"a")
+
+    topic.secure = secure_and_append
+    views_of(world.store).shelf.save()
+    lose_power(world)
+
+    assert tally(world.store).count(b"a") == 2
+    assert not any("folded again" in reason for reason in world.store.health().reasons)
 
 
 def test_views_of_a_read_only_store_show_the_log():

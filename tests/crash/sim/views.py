@@ -1,0 +1,117 @@
+"""Lives of a store with one view: random work, the power cut or the process killed before random
+calls of the disk, and what must hold of every disk that is left."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import strandline
+from strandline.settings import LakeSettings, SegmentSettings, Settings, ViewSettings
+from strandline.store import Store
+from strandline.testing.sim_clock import SimClock
+from strandline.testing.sim_disk import SimDisk
+from strandline.views.views import Kind
+from tests.unit.store.world import NO_SPACE_WATCH, SMALL_WAL
+
+PATH = "/data"
+NAME = "life"
+SETTINGS = Settings(
+    wal=SMALL_WAL,
+    segment=SegmentSettings(seal_bytes=4096, own_bytes_min=1, block_records=16),
+    lake=LakeSettings(hot_segments=1, zone_rows=32, grace_s=0, keep_s=0),
+    views=ViewSettings(memory_bytes=64 << 20),
+    space=NO_SPACE_WATCH,
+)
+
+
+class Sort(NamedTuple):
+    """A kind of view, and what is done with it in a life."""
+
+    kind: Kind
+    options: dict[str, object]
+    step: Callable[[Any, random.Random, SimClock], None]
+    """Do one thing, any thing."""
+
+
+class Life:
+    """One life of a store, and the disks that a crash at some moments of it would have left."""
+
+    def __init__(self, sort: Sort, seed: int, *, durability: str, share: float) -> None:
+        self._sort = sort
+        self._chance = random.Random(seed)
+        self._share = share
+        self.clock = SimClock()
+        self.disk = SimDisk(seed=seed)
+        self.store = _open(self.disk, self.clock)
+        self.view = self._open_view(self.store, durability=durability)
+        self.left: list[SimDisk] = []
+
+    def live(self, steps: int) -> None:
+        """Work, with a crash imagined before some of the disk's calls."""
+        chance = self._chance
+        self.disk.on_call = self._imagine
+        for _ in range(steps):
+            self._sort.step(self.view, chance, self.clock)
+            drawn = chance.random()
+            if drawn < 0.06:
+                self.store.checkpoint()
+            elif drawn < 0.08:
+                self.store.relocate()
+            elif drawn < 0.10:
+                self.clock.advance(chance.choice((0.5, 5, 120)))
+        self.disk.on_call = None
+        self.left.append(self.disk.kill())
+
+    def end(self) -> None:
+        self.store.close()
+
+    def check(self, disk: SimDisk) -> int:
+        """What is found on a disk after a crash is what folding its log gives; records of it."""
+        clock = SimClock(wall_us=self.clock.now_us())
+        store = _open(disk, clock)
+        try:
+            self._open_view(store)
+            found = self._digest(store)
+            self._views(store).rebuild(self._sort.kind, NAME)
+            folded = self._digest(store)
+            assert found == folded, "the view is not what its log folds into"
+            # The life goes on: nothing of the crash hinders it, and it is the same the next time.
+            view = self._open_view(store)
+            for _ in range(5):
+                self._sort.step(view, self._chance, clock)
+            store.checkpoint()
+            before = self._digest(store)
+            head = store.existing_topic(NAME).head_seq
+        finally:
+            store.close()
+        again = _open(disk, clock)
+        try:
+            self._open_view(again)
+            assert self._digest(again) == before, "the view is another one after a clean close"
+        finally:
+            again.close()
+        return head
+
+    def _imagine(self, operation: str, path: str) -> None:
+        del operation, path
+        if self._chance.random() < self._share:
+            hook, self.disk.on_call = self.disk.on_call, None
+            kill = self._chance.random() < 0.3
+            self.left.append(self.disk.kill() if kill else self.disk.crash(self._chance))
+            self.disk.on_call = hook
+
+    def _digest(self, store: Store) -> str:
+        topic = store.existing_topic(NAME)
+        return self._views(store).shelf.host(self._sort.kind.name, topic).digest()
+
+    def _open_view(self, store: Store, **options: object) -> Any:
+        return self._views(store).open(self._sort.kind, NAME, self._sort.options | options)
+
+    def _views(self, store: Store) -> Any:
+        return store._views
+
+
+def _open(disk: SimDisk, clock: SimClock) -> Store:
+    return strandline.open(PATH, disk=disk, clock=clock, settings=SETTINGS, start_jobs=False)
