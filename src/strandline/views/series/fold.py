@@ -71,6 +71,7 @@ class _State(msgspec.Struct, array_like=True):
     newest: int = AT_MIN
     points: int = 0
     next_number: int = 1
+    sources: int = 0
     counts: Counts = msgspec.field(default_factory=Counts)
     gone: bytes = b""
 
@@ -86,6 +87,8 @@ class SeriesFold:
         self._applied = 0
         self.gone = BitMap64()
         """Records before the floor whose index entries are gone, and which the log still has."""
+        self.swept = AT_MIN
+        """The floor that nothing in the index is below, as far as this fold has seen to it."""
 
     def load(self, session: Session, space: int, state: bytes) -> None:
         """Begin with what was saved; with nothing when the state is empty."""
@@ -100,7 +103,8 @@ class SeriesFold:
         stored = self._map(session, space + _SOURCES, ram // 8)
         self._maps = (blocks, late, stored)
         self.index = Index(blocks, late)
-        self.sources = Sources(stored, ram // 4, self._seal_all, found.next_number)
+        self.sources = Sources(stored, ram // 4, self._seal_all)
+        self.sources.next_number, self.sources.count = found.next_number, found.sources
         self.recount()
 
     def save(self, session: Session) -> bytes:
@@ -117,6 +121,7 @@ class SeriesFold:
                 self.newest,
                 self.points,
                 self.sources.next_number,
+                self.sources.count,
                 self.counts,
                 self.gone.serialize() if self.gone else b"",
             )

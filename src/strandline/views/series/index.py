@@ -10,6 +10,9 @@ numbers do, and the points of one source lie together, whatever else is in the t
 A point goes into the tail of its source. When that has twice the spacing, its first half becomes a
 block and waits in a queue for the map. So points that come out of order by less than a block's
 worth are put in order on the way; one from before the last block is a late arrival.
+
+When a map fails in the middle of something, nothing is lost and nothing is seen twice: every step
+changes the maps first, by one entry or by entries that may be written again, then memory.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from pyroaring import BitMap64
 from strandline.reservoir.map.map import PagedMap
 from strandline.views.series.block import Bounds, Points, cut, pack, unpack
 from strandline.views.series.meta import AT_MAX, AT_MIN
-from strandline.views.series.pending import Pending, Portion
+from strandline.views.series.pending import Entry, Pending, Portion
 from strandline.views.series.source import Source
 from strandline.views.series.tuning import CAPACITY, Tuning
 
@@ -105,7 +108,7 @@ class Index:
         than ``step`` blocks and late arrivals are looked at."""
         below = Bounds(AT_MIN, 0, floor - 1)
         self._write_of(source.number)
-        blocks_done = self._drop_blocks(source, floor, step, gone)
+        blocks_done = self._drop_blocks(source, below, step, gone)
         late_done = self._drop_late(source, below, step, gone)
         dead = cut(source.tail(), below).seqs
         gone.update(dead)
@@ -119,20 +122,28 @@ class Index:
     def _parts(self, source: Source, bounds: Bounds) -> Iterator[Points]:
         """What is in blocks, in the map and before it, then the tail."""
         if source.blocks and bounds.first_at <= source.end:
-            for _, block in self._blocks_within(source.number, bounds):
-                yield unpack(block, bounds)
-            for _, block in self.pending.of(source.number):
+            pending = self.pending.of(source.number)
+            yield from self._in_map(source.number, bounds, pending)
+            for _, block in pending:
                 yield unpack(block, bounds)
         if source.ats and bounds.last_at >= source.end:
             yield cut(source.tail(), bounds)
 
-    def _blocks_within(self, number: int, bounds: Bounds) -> Iterator[tuple[bytes, bytes]]:
-        """From the last block that begins before the bounds, to the last that begins in them."""
+    def _in_map(self, number: int, bounds: Bounds, pending: list[Entry]) -> Iterator[Points]:
+        """From the last block that begins before the bounds, to the last that begins in them.
+
+        Blocks that wait are behind all others of the source. A failed batch may have left some of
+        them in the map already, and they must not be seen twice.
+        """
         first = key_of(number, bounds.first_at, bounds.first_seq)
+        following = key_of(number, bounds.last_at, _SEQ_NEXT)
+        if pending:
+            following = min(following, pending[0][0])
         for key, _ in self._blocks.range(key_of(number, AT_MIN, 0), first, reverse=True):
             first = key
             break
-        return self._blocks.range(first, key_of(number, bounds.last_at, _SEQ_NEXT))
+        for _, block in self._blocks.range(first, following):
+            yield unpack(block, bounds)
 
     def _late_within(
         self, number: int, bounds: Bounds, limit: int
@@ -144,21 +155,22 @@ class Index:
             _, shifted, seq = _KEY.unpack(key)
             yield shifted - _SHIFT, seq, _KIND.unpack(value)[0]
 
-    def _drop_blocks(self, source: Source, floor: int, step: int, gone: BitMap64) -> bool:
-        """One that the floor goes through is cut."""
+    def _drop_blocks(self, source: Source, below: Bounds, step: int, gone: BitMap64) -> bool:
+        """One that the floor goes through is cut, and keeps its key: that is only a lower bound."""
         number = source.number
-        begun = self._blocks.range(key_of(number, AT_MIN, 0), key_of(number, floor, 0))
+        begun = self._blocks.range(
+            key_of(number, AT_MIN, 0), key_of(number, below.last_at, _SEQ_NEXT)
+        )
         blocks = list(islice(begun, step))
         for key, block in blocks:
             points = unpack(block, _ALL)
-            dead = cut(points, Bounds(AT_MIN, 0, floor - 1)).seqs
-            gone.update(dead)
-            rest = Points(*(column[len(dead) :] for column in points))
-            if rest.ats:
-                self._blocks.put(key_of(number, rest.ats[0], rest.seqs[0]), pack(*rest))
-            else:
+            dead = cut(points, below).seqs
+            if len(dead) == len(points.seqs):
+                self._blocks.delete(key)
                 source.blocks -= 1
-            self._blocks.delete(key)
+            elif dead:
+                self._blocks.put(key, pack(*(column[len(dead) :] for column in points)))
+            gone.update(dead)
         return len(blocks) < step
 
     def _drop_late(self, source: Source, below: Bounds, step: int, gone: BitMap64) -> bool:
@@ -167,8 +179,8 @@ class Index:
         late = list(self._late_within(source.number, below, step))
         for at, seq, _ in late:
             self._late.delete(key_of(source.number, at, seq))
-        gone.update([seq for _, seq, _ in late])
-        source.late -= len(late)
+            source.late -= 1
+            gone.add(seq)
         return len(late) < step
 
     def _write_of(self, number: int) -> None:

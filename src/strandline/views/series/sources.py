@@ -27,14 +27,13 @@ SEAL_MIN = 16
 class Sources:
     """What is known of all sources. Owned by one thread."""
 
-    def __init__(
-        self, stored: PagedMap, bytes_max: int, seal: Callable[[Source], None], next_number: int
-    ) -> None:
+    def __init__(self, stored: PagedMap, bytes_max: int, seal: Callable[[Source], None]) -> None:
         """``seal`` puts the whole tail of a source into blocks."""
         self._stored = stored
         self._bytes_max = bytes_max
         self._seal = seal
-        self.next_number = next_number
+        self.next_number = 1
+        self.count = 0
         self.hot: OrderedDict[bytes, Source] = OrderedDict()
         self.tail_points = 0
         """Points in the tails of sources in memory."""
@@ -63,6 +62,7 @@ class Sources:
         if source is None:
             source = Source(self.next_number)
             self.next_number += 1
+            self.count += 1
             self.hot[name] = source
         return source
 
@@ -85,10 +85,11 @@ class Sources:
 
     def forget(self, name: bytes) -> None:
         """A source that has no points any more."""
+        self._stored.delete(name)
         source = self.hot.pop(name, None)
         if source is not None:
             self.tail_points -= len(source.ats)
-        self._stored.delete(name)
+        self.count -= 1
 
     def shrink(self) -> None:
         """Come back below the bound."""

@@ -16,22 +16,29 @@ STEP = 256
 
 def sweep(fold: SeriesFold) -> Iterator[None]:
     """Each step drops a little; the fold may change between them. At the end nothing is below."""
+    floor = fold.floor
+    if fold.swept == floor:
+        return
     for looked, (name, head) in enumerate(fold.sources.heads(), start=1):
-        if head.oldest < fold.floor:
-            while not _drop(fold, name):
+        if head.oldest < floor:
+            while not _drop(fold, name, floor):
                 yield
         if looked % STEP == 0:
             yield
+    fold.swept = floor
 
 
-def _drop(fold: SeriesFold, name: bytes) -> bool:
+def _drop(fold: SeriesFold, name: bytes, floor: int) -> bool:
+    """Whether nothing of this source is below any more."""
     source = fold.sources.find(name)
-    if source is None or source.oldest >= fold.floor:
+    if source is None or source.oldest >= floor:
         return True
-    before = len(fold.gone), len(source.ats)
-    done = fold.index.drop_below(source, fold.floor, STEP, fold.gone)
-    fold.points -= len(fold.gone) - before[0]
-    fold.sources.tail_points -= before[1] - len(source.ats)
-    if done and source.max_at < fold.floor:
+    gone, tail = len(fold.gone), len(source.ats)
+    try:
+        done = fold.index.drop_below(source, floor, STEP, fold.gone)
+    finally:
+        fold.points -= len(fold.gone) - gone
+        fold.sources.tail_points -= tail - len(source.ats)
+    if done and source.max_at < floor:
         fold.sources.forget(name)
     return done

@@ -1,0 +1,64 @@
+"""Retention: raise the floor, forget what is below, let the log forget it.
+
+    1  a record raises the floor: from here on nothing below is seen, now or in any replay
+    2  the index drops what is below, a step at a time (sweep.py), and remembers its seqs
+    3  the log lets those records go, as far as views are saved; the rest waits for the next turn
+
+A crash after any of them leaves less to do, or the same. Only points that the sweep found below the
+floor are let go, so a live record never is.
+"""
+
+from __future__ import annotations
+
+from pyroaring import BitMap64
+
+from strandline.views.series import meta
+from strandline.views.series.fold import SeriesFold
+from strandline.views.series.meta import AT_MIN, FLOOR
+from strandline.views.series.reading import SeriesHost
+from strandline.views.series.sweep import sweep
+from strandline.views.series.values import Retained
+from strandline.views.view import Draft
+
+
+def due_floor(fold: SeriesFold) -> int:
+    """Where the floor should be by the configuration."""
+    if not fold.config.retention:
+        return AT_MIN
+    return max(AT_MIN, fold.newest - fold.config.retention)
+
+
+def raise_floor(host: SeriesHost, floor: int | None, step: int = 1) -> None:
+    """Put a higher floor on the log, the given or the due one, if it is so much higher."""
+
+    def decision(fold: SeriesFold) -> Draft | None:
+        wanted = due_floor(fold) if floor is None else floor
+        if wanted < fold.floor + step:
+            return None
+        return Draft(0, (b"",), None, (meta.encode(FLOOR, 0, wanted),))
+
+    host.decide(decision)
+
+
+def forget(host: SeriesHost) -> Retained:
+    """Drop what is below the floor, from the index and from the log."""
+    _sweep(host)
+    secured = host.secured[0]
+    with host.reading() as fold:
+        going = fold.gone & BitMap64(range(secured + 1))
+    released = host.release(0, going) if going else 0
+    with host.reading() as fold:
+        fold.gone -= going
+        floor = None if fold.floor == AT_MIN else fold.floor
+        return Retained(floor=floor, released=released, waiting=len(fold.gone))
+
+
+def _sweep(host: SeriesHost) -> None:
+    """Between the steps others have their turn; a fold that was replaced is swept anew."""
+    swept: SeriesFold | None = None
+    while True:
+        with host.reading() as fold:
+            if fold is not swept:
+                swept, steps = fold, sweep(fold)
+            if next(steps, 0) == 0:
+                return

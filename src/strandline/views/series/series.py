@@ -1,0 +1,347 @@
+"""The public face of a series: append, range, latest, retention.
+
+    gps = store.series("gps", jitter=2_000_000, retention=60 * 86_400_000_000)
+    gps.append("bus-17", at=now_us, payload=b"...", version=1)
+    gps.range("bus-17", start, end)                     a list of points
+    gps.range(["bus-17", "tram-3"], start, end)         lists by source
+    gps.range_all(start, end, limit=100)                lists by source, of all
+
+``at`` is any whole number of 64 bits, in a unit that is yours; start and end are both included.
+Points come in order of (at, seq): those of equal ats as they came, each as often as it came.
+
+Where a point goes is decided when it is appended, and told on the log with it:
+
+    normal    at or behind the newest of its source
+    jitter    before it, within the jitter window
+    late      longer before it
+    refused   before the floor: an error, counted, nothing is appended
+
+Retention raises the floor with a record of its own, then forgets what is below, then lets the log
+forget it. Blocking, and safe from many threads.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from typing import overload
+
+from strandline.errors import Invalid
+from strandline.record import Appended
+from strandline.views.series import meta, reading, retention
+from strandline.views.series.block import Bounds
+from strandline.views.series.fold import SeriesFold, route_of
+from strandline.views.series.meta import AT_MAX, AT_MIN
+from strandline.views.series.reading import SeriesHost
+from strandline.views.series.source import POINT_BYTES, SOURCE_BYTES
+from strandline.views.series.values import (
+    Available,
+    Point,
+    Retained,
+    SeriesStatistics,
+    SourceName,
+    check_at,
+    check_limit,
+    name_of,
+)
+from strandline.views.series.versions import PayloadVersions, check_version
+from strandline.views.view import Draft
+
+_FLOOR_STEPS = 100
+"""By itself the floor rises when it is due by this part of the retention, not at every save."""
+
+
+class Series:
+    """Records by source and time. Safe from many threads. Get one from ``Store.series``."""
+
+    def __init__(self, host: SeriesHost) -> None:
+        self._host = host
+        self._topic = host.topics[0]
+        self._share = host.world.share
+        self._refused = 0
+        self.versions = PayloadVersions()
+        """How payloads are read, by their version."""
+        self._share.evicts(_evictor(weakref.ref(host)))
+
+    def __repr__(self) -> str:
+        return f"Series({self._host.name!r})"
+
+    @property
+    def name(self) -> str:
+        return self._host.name
+
+    def append(self, source: SourceName, at: int, payload: bytes, *, version: int = 0) -> Appended:
+        """Append one point."""
+        name = name_of(source)
+        check_at("at", at)
+        check_version(version)
+        self._share.admit(SOURCE_BYTES + POINT_BYTES)
+
+        def decision(fold: SeriesFold) -> Draft:
+            if at < fold.floor:
+                raise self._refuse(name, at, fold.floor)
+            return Draft(0, (payload,), (name,), (meta.encode(fold.route(name, at), version, at),))
+
+        return self._append(decision, at)
+
+    def append_many(
+        self, points: Iterable[tuple[SourceName, int, bytes]], *, version: int = 0
+    ) -> Appended:
+        """Append points, each (source, at, payload), as one batch: all of them, or none."""
+        check_version(version)
+        names, ats, payloads = _columns(points)
+        self._share.admit(len(ats) * POINT_BYTES + len(set(names)) * SOURCE_BYTES)
+        earliest = min(ats)
+
+        def decision(fold: SeriesFold) -> Draft:
+            if earliest < fold.floor:
+                raise self._refuse(names[ats.index(earliest)], earliest, fold.floor)
+            return Draft(0, payloads, names, _metas(fold, names, ats, version))
+
+        return self._append(decision, earliest)
+
+    @overload
+    def range(  # type: ignore[overload-overlap]  # text is iterable too, and one source all the same
+        self, source: SourceName, start: int = ..., end: int = ..., *, limit: int = ...
+    ) -> list[Point]: ...
+
+    @overload
+    def range(
+        self, source: Iterable[SourceName], start: int = ..., end: int = ..., *, limit: int = ...
+    ) -> dict[SourceName, list[Point]]: ...
+
+    def range(
+        self,
+        source: SourceName | Iterable[SourceName],
+        start: int = AT_MIN,
+        end: int = AT_MAX,
+        *,
+        limit: int = 0,
+    ) -> list[Point] | dict[SourceName, list[Point]]:
+        """Points of one source from start to end, both included; of several, by source.
+
+        ``limit`` is how many of each source, the earliest; 0 is all.
+        """
+        bounds = _bounds(start, end, limit)
+        if isinstance(source, int | str | bytes):
+            return self._range([name_of(source)], bounds, limit)[0]
+        given = list(dict.fromkeys(source))
+        found = self._range([name_of(each) for each in given], bounds, limit)
+        return dict(zip(given, found, strict=True))
+
+    def range_all(
+        self, start: int = AT_MIN, end: int = AT_MAX, *, limit: int = 0
+    ) -> dict[bytes, list[Point]]:
+        """The same of all sources that have such points, in order of their names."""
+        bounds = _bounds(start, end, limit)
+        found = reading.select_all(self._host, bounds, limit)
+        lists = reading.fetch(self._host, list(found), list(found.values()))
+        return dict(zip(found, lists, strict=True))
+
+    def range_from_available(
+        self, sources: Iterable[SourceName], start: int, window: int, *, limit: int = 0
+    ) -> Available:
+        """The points within a window that begins with the earliest there is from start on.
+
+        ``end`` of the answer is where the window ends; go on behind it. None: there is nothing.
+        """
+        check_at("window", window)
+        given = list(dict.fromkeys(sources))
+        first = self.earliest(given, start)
+        if first is None or window < 0:
+            return Available(None, {})
+        end = min(first + window, AT_MAX)
+        return Available(end, self.range(given, first, end, limit=limit))
+
+    def visit(
+        self,
+        callback: Callable[[Point], bool | None],
+        sources: Iterable[SourceName] | None = None,
+        start: int = AT_MIN,
+        end: int = AT_MAX,
+        *,
+        limit: int = 0,
+    ) -> int:
+        """Call back with every point, source after source, until it says False; how many it were.
+
+        Only a few points are in memory at a time, and nobody waits for the callback. Each source is
+        seen as it is when its turn comes; without sources it is all that there are now.
+        """
+        bounds = _bounds(start, end, limit)
+        if sources is None:
+            with self._host.reading() as fold:
+                names = fold.names(start, end)
+        else:
+            names = [name_of(each) for each in dict.fromkeys(sources)]
+        visited = 0
+        for name in names:
+            for point in reading.visit(self._host, name, bounds, limit):
+                visited += 1
+                if callback(point) is False:
+                    return visited
+        return visited
+
+    def latest(self, source: SourceName) -> Point | None:
+        """The point of a source with the greatest at, of equal ones the last to come."""
+        name = name_of(source)
+        with self._host.reading() as fold:
+            seq = fold.newest_of(name)
+        return None if seq is None else reading.newest(self._host, {name: seq}).get(name)
+
+    def read_latest(self) -> dict[bytes, Point]:
+        """The same of every source that has points, in order of their names."""
+        with self._host.reading() as fold:
+            seqs = fold.newest_of_all()
+        return reading.newest(self._host, seqs)
+
+    def earliest(
+        self, sources: Iterable[SourceName] | None = None, start: int = AT_MIN
+    ) -> int | None:
+        """The smallest at from start on, of these sources or of all; None when there is none."""
+        bounds = _bounds(start, AT_MAX, 0)
+        names = None if sources is None else [name_of(each) for each in sources]
+        with self._host.reading() as fold:
+            if names is None:
+                names = fold.names(start, AT_MAX)
+            firsts = [fold.select(name, bounds, 1).ats for name in names]
+        return min((ats[0] for ats in firsts if ats), default=None)
+
+    def run_retention(self, floor: int | None = None) -> Retained:
+        """Forget all points before the floor, or before what ``retention`` keeps.
+
+        The floor never falls: a lower one changes nothing. Records leave the log as far as views
+        are saved, the rest after the next save.
+        """
+        if floor is not None:
+            check_at("floor", floor)
+        retention.raise_floor(self._host, floor)
+        return retention.forget(self._host)
+
+    def maintain(self) -> None:
+        """What the store does after every save of views: retention, when it is due."""
+        config = self._host.fold.config
+        if config.retention:
+            step = max(1, config.retention // _FLOOR_STEPS)
+            retention.raise_floor(self._host, None, step)
+        retention.forget(self._host)
+
+    def wait_for_pending(self) -> None:
+        """Return once every index entry that waits is written. For tests: nobody needs to wait."""
+        with self._host.reading() as fold:
+            fold.index.write_all()
+
+    def statistics(self) -> SeriesStatistics:
+        """The series in numbers, at this moment."""
+        with self._host.reading() as fold:
+            return _statistics(fold, self._refused)
+
+    def _range(self, names: list[bytes], bounds: Bounds, limit: int) -> list[list[Point]]:
+        found = reading.select(self._host, names, bounds, limit)
+        return reading.fetch(self._host, names, found)
+
+    def _append(self, decision: Callable[[SeriesFold], Draft], earliest: int) -> Appended:
+        if self._topic.config.durability != "fsync":
+            appended = self._host.decide(decision)
+            assert appended is not None, "a point is always appended"
+            return appended
+        # Others must not wait for our sync: so a floor may be raised between looking and placing.
+        # Then the point is on the log and before the floor, where nobody will ever see it.
+        with self._host.reading() as fold:
+            draft = decision(fold)
+        appended = self._host.append(draft)
+        with self._host.reading() as fold:
+            if earliest < fold.floor and fold.floor_seq < appended.first_seq:
+                raise self._refuse(_source_of(draft), earliest, fold.floor)
+        return appended
+
+    def _refuse(self, name: bytes, at: int, floor: int) -> Invalid:
+        """Count a refusal, with the lock held, and say what to tell."""
+        self._refused += 1
+        return Invalid(
+            f"a point of source {name!r} at {at} is before the floor {floor}: retention has "
+            "forgotten that time, so the point is too late to be kept"
+        )
+
+
+def _evictor(host: weakref.ref[SeriesHost]) -> Callable[[int], int]:
+    """Frees memory of a view that may be gone by then."""
+
+    def evict(wanted: int) -> int:
+        found = host()
+        if found is None or not found.lock.acquire(blocking=False):
+            return 0
+        try:
+            return found.fold.evict(wanted)
+        finally:
+            found.lock.release()
+
+    return evict
+
+
+def _columns(
+    points: Iterable[tuple[SourceName, int, bytes]],
+) -> tuple[list[bytes], list[int], list[bytes]]:
+    """Names, ats and payloads, checked."""
+    try:
+        columns = tuple(zip(*points, strict=True))
+        sources, ats, payloads = columns or ((), (), ())
+    except (TypeError, ValueError):
+        raise Invalid("points are (source, at, payload), each of the three") from None
+    if not ats:
+        raise Invalid("there are no points: give at least one")
+    known = {source: name_of(source) for source in dict.fromkeys(sources)}
+    for at in ats:
+        check_at("at", at)
+    return [known[source] for source in sources], list(ats), list(payloads)
+
+
+def _metas(fold: SeriesFold, names: list[bytes], ats: list[int], version: int) -> list[bytes]:
+    """What the records say of themselves: points of one batch come one after the other."""
+    newest: dict[bytes, int] = {}
+    jitter = fold.config.jitter
+    metas = []
+    for name, at in zip(names, ats, strict=True):
+        known = newest.get(name)
+        if known is None:
+            known = newest[name] = fold.max_at(name)
+        metas.append(meta.encode(route_of(at, known, jitter), version, at))
+        if at > known:
+            newest[name] = at
+    return metas
+
+
+def _bounds(start: int, end: int, limit: int) -> Bounds:
+    check_at("start", start)
+    check_at("end", end)
+    check_limit(limit)
+    return Bounds(start, 0, end)
+
+
+def _source_of(draft: Draft) -> bytes:
+    assert draft.keys is not None
+    assert draft.keys[0] is not None
+    return draft.keys[0]
+
+
+def _statistics(fold: SeriesFold, refused: int) -> SeriesStatistics:
+    tuning = fold.index.tuning
+    return SeriesStatistics(
+        unit=fold.config.unit,
+        sources=fold.sources.count,
+        points=fold.points,
+        newest=None if fold.newest == AT_MIN else fold.newest,
+        floor=None if fold.floor == AT_MIN else fold.floor,
+        normal=fold.counts.normal,
+        jitter_absorbed=fold.counts.jitter,
+        late_arrivals=fold.counts.late,
+        below_floor=fold.counts.below_floor,
+        refused=refused,
+        level=tuning.level,
+        spacing=tuning.spacing,
+        batch=tuning.batch,
+        scale_up=tuning.ups,
+        scale_down=tuning.downs,
+        pending=len(fold.index.pending),
+        queue_full=fold.index.full,
+        unreleased=len(fold.gone),
+    )
