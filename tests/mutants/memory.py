@@ -69,7 +69,14 @@ MEMORY = {
         "\n            with self._counting:\n"
         "                freed = evict(min(excess + headroom, self.used))",
         _SHARES,
-        "test_an_evictor_may_charge_and_release_while_it_is_asked",
+        "test_others_are_counted_while_an_evictor_runs",
+    ),
+    "hang when a finalizer releases": Mutant(
+        "memory:Share.__init__",
+        "threading.RLock()",
+        "threading.Lock()",
+        _SHARES,
+        "test_a_finalizer_that_releases_in_the_middle_of_counting_does_not_hang",
     ),
     "bring nothing down ahead of need": Mutant(
         "memory:Share.relieve",
