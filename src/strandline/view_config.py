@@ -41,13 +41,17 @@ class QueueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class SeriesConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Records by source and time."""
 
+    unit: str = "us"
+    """What ``at`` counts: microseconds, unless you say otherwise. It is told to whoever asks, and
+    nothing is converted; plain records are at their ts, in microseconds."""
+
     jitter: int = 0
     """How far behind its source's newest record one may come and still be no late arrival, in the
     unit of ``at``."""
 
     retention: int = 0
-    """How far behind the newest record of all sources is kept, in the unit of ``at``; 0 keeps
-    all."""
+    """How far behind the newest record of all sources is kept, in the unit of ``at``; 0 keeps all.
+    One record from the far future therefore ends all others."""
 
 
 class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
