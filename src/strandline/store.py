@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import cast
 
 from strandline.backup.backups import BackupInfo, Backups, Place
 from strandline.backup.take import reach_of
@@ -40,6 +41,8 @@ from strandline.topic.sealer import Sealer
 from strandline.topic.space import SpaceWatch
 from strandline.topic.state import TopicState
 from strandline.topic.topic import Topic
+from strandline.views import kinds
+from strandline.views.kv.kv import Kv
 from strandline.views.shelf import Shelf
 from strandline.views.views import Views
 from strandline.wal.reader import Reader
@@ -156,6 +159,22 @@ class Store:
         if not isinstance(prefix, str):
             raise Invalid(f"prefix is text, not {type(prefix).__name__}")
         return self._found.catalog.names(prefix)
+
+    def kv(self, name: str, **options: object) -> Kv:
+        """The key-value map over a topic's keys, made with these options if there is none."""
+        self._check()
+        return cast("Kv", self._views.open(kinds.KV, name, options))
+
+    @property
+    def views(self) -> Views:
+        """All views: their names, options and digests."""
+        self._check()
+        return self._views
+
+    def rebuild(self, kind: str, name: str) -> None:
+        """Throw the state of a view away and fold the log again."""
+        self._check_writable()
+        self._views.rebuild(kind, name)
 
     def checkpoint(self) -> None:
         """Move everything in the log into segments now, seal what is worth it, save views."""
@@ -353,7 +372,7 @@ class Store:
             readonly=self.readonly,
             is_alive=lambda topic_id: self._found.catalog.by_id(topic_id) is not None,
         )
-        self._views = Views(shelf, self)
+        self._views = Views(shelf, self, kinds.KINDS)
 
     def _wire_inbox(self) -> None:
         def topic(name: str, create: bool) -> Topic:  # noqa: FBT001 - handed over as it is

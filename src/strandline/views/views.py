@@ -7,7 +7,7 @@ a new topic, such as its durability.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -51,17 +51,19 @@ class Topics(Protocol):
 class Views:
     """The views of one store, by name. Safe from many threads."""
 
-    def __init__(self, shelf: Shelf, topics: Topics) -> None:
+    def __init__(self, shelf: Shelf, topics: Topics, kinds: Mapping[str, Kind]) -> None:
         self.shelf = shelf
         self._topics = topics
+        self._kinds = kinds
 
     def open(self, kind: Kind, name: str, options: dict[str, object]) -> Any:
         """The view of this name, made with these options if there is none."""
         topic = self._topic(kind, name, options)
         return self.shelf.facade(self._maker(kind, topic), self._facade(kind, topic))
 
-    def alter(self, kind: Kind, name: str, options: dict[str, object]) -> None:
+    def alter(self, kind: str | Kind, name: str, **options: object) -> None:
         """Change a view's options; it is folded again with them."""
+        kind = self._kind(kind)
         topic = self._topics.existing_topic(name)
         config = getattr(topic.config.views, kind.name)
         if config is None:
@@ -71,11 +73,18 @@ class Views:
         self.open(kind, name, {})
         self.shelf.rebuild(self._maker(kind, topic))
 
-    def rebuild(self, kind: Kind, name: str) -> None:
+    def rebuild(self, kind: str | Kind, name: str) -> None:
         """Throw a view's state away, and fold the log again."""
+        kind = self._kind(kind)
         topic = self._topics.existing_topic(name)
         self.open(kind, name, {})
         self.shelf.rebuild(self._maker(kind, topic))
+
+    def digest(self, kind: str | Kind, name: str) -> str:
+        """A checksum of all that can be seen of a view: the same before and after a rebuild."""
+        kind = self._kind(kind)
+        self.open(kind, name, {})
+        return self.shelf.host(kind.name, self._topics.existing_topic(name)).digest()
 
     def names(self) -> list[tuple[str, str]]:
         """Every view of the store: kind and name."""
@@ -84,6 +93,12 @@ class Views:
             views = self._topics.existing_topic(name).config.views
             found += [(kind, name) for kind in KINDS if getattr(views, kind) is not None]
         return sorted(found)
+
+    def _kind(self, kind: str | Kind) -> Kind:
+        found = kind if isinstance(kind, Kind) else self._kinds.get(kind)
+        if found is None:
+            raise Invalid(f"there is no view {kind!r}: known are {', '.join(self._kinds)}")
+        return found
 
     def _topic(self, kind: Kind, name: str, options: dict[str, object]) -> Topic:
         own = {key: value for key, value in options.items() if key in _fields(kind)}
@@ -104,8 +119,8 @@ class Views:
             topic.alter(views=msgspec.structs.replace(topic.config.views, **made))
         elif own and _config(kind, config, own) != config:
             raise Invalid(
-                f"the {kind.name} view of {name!r} has other options than given: use alter_view() "
-                "to change them"
+                f"the {kind.name} view of {name!r} has other options than given: use "
+                "store.views.alter() to change them"
             )
         return topic
 

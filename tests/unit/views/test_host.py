@@ -230,7 +230,7 @@ def test_options_that_are_wrong_are_told_by_name():
         tally(store, histroy=3)
     with pytest.raises(Invalid, match="bad kv option"):
         views_of(store).open(TALLY, "other", {"history": "many"})
-    with pytest.raises(Invalid, match="other options than given: use alter_view"):
+    with pytest.raises(Invalid, match=r"other options than given: use store\.views\.alter"):
         tally(store, history=4)
 
     assert isinstance(tally(store, history=3), Tally)

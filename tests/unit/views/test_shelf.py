@@ -83,7 +83,7 @@ def test_other_options_fold_again():
     tally(world.store, history=3).add(b"a")
     world.store.checkpoint()
 
-    views_of(world.store).alter(TALLY, NAME, {"history": 5})
+    views_of(world.store).alter(TALLY, NAME, history=5)
     view = tally(world.store)
 
     assert view.host.fold.config.history == 5
