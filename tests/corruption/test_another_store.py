@@ -47,11 +47,15 @@ def _with_a_stranger(kind: str) -> SimDisk:
     return disk
 
 
-def _log_alone(disk: SimDisk) -> SimDisk:
+def _filled(disk: SimDisk) -> None:
+    """A store with every kind of file."""
+    fill(disk, SimClock()).close()
+
+
+def _log_alone(disk: SimDisk) -> None:
     """A store that was never checkpointed."""
     with opened(disk, SimClock()) as store:
         store.topic("only").append(b"record")
-    return disk
 
 
 def _ids(*disks: SimDisk) -> list[str]:
@@ -106,7 +110,7 @@ def test_a_log_file_of_another_shard_is_told_apart_from_one_of_another_store():
 
 
 @pytest.mark.parametrize("readonly", [False, True])
-@pytest.mark.parametrize("make", [lambda disk: fill(disk, SimClock()).close(), _log_alone])
+@pytest.mark.parametrize("make", [_filled, _log_alone])
 def test_when_system_is_the_stranger_it_is_the_one_that_is_named(make, readonly):
     disk = SimDisk()
     make(disk)

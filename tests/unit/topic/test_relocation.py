@@ -147,6 +147,20 @@ def test_the_lake_of_another_store_is_refused():
     assert seqs_of(topic) == list(range(1, 301))
 
 
+def test_a_lake_url_that_was_mixed_up_is_told_apart_from_damage():
+    world, stranger = ColdWorld(), ColdWorld(seed=2)
+    world.cold_topic()
+    stranger.cold_topic()
+    world.objects = stranger.objects
+    store = world.reopen()
+    world.fill(store.topic("t"), 1)
+
+    with pytest.raises(Corrupt, match=r"another store's lake .* set lake\.url") as caught:
+        store.relocate()
+
+    assert all(each.id in str(caught.value) for each in (store, stranger.store))
+
+
 def test_a_lake_that_lacks_what_was_moved_there_is_not_taken_for_a_new_one():
     world = ColdWorld()
     topic = world.cold_topic()
