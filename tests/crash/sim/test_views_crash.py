@@ -12,6 +12,9 @@ import random
 import pytest
 
 from strandline.testing.sim_clock import SimClock
+from strandline.views import kinds
+from strandline.views.kv.kv import Kv
+from strandline.views.kv.values import Put
 from tests.crash.sim.views import Life, Sort
 from tests.crash.sim.world import seeds
 from tests.unit.views.world import TALLY, Tally
@@ -26,7 +29,28 @@ def _tally(view: Tally, chance: random.Random, clock: SimClock) -> None:
         view.add_up_to(keys[0], 5)
 
 
-SORTS = {"tally": Sort(TALLY, {}, _tally)}
+def _kv(view: Kv, chance: random.Random, clock: SimClock) -> None:
+    del clock
+    key = b"%d" % chance.randrange(12)
+    value = b"v" * chance.choice((1, 50, 900))
+    drawn = chance.random()
+    if drawn < 0.4:
+        view.put(key, value, ttl=chance.choice((None, None, 1, 100)))
+    elif drawn < 0.55:
+        view.delete(key)
+    elif drawn < 0.65:
+        view.incr(b"n" + key)
+    elif drawn < 0.8:
+        entry = view.entry(key)
+        view.put(key, value, version=0 if entry is None else entry.version)
+    else:
+        view.batch([Put(b"%d" % n, value) for n in range(chance.randrange(1, 6))])
+
+
+SORTS = {
+    "tally": Sort(TALLY, {}, _tally),
+    "kv": Sort(kinds.KV, {"history": 3, "grace_ms": 10_000}, _kv),
+}
 
 
 @pytest.mark.parametrize("durability", ["disk", "fsync"])
