@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from strandline.errors import Invalid, NotFound, UnknownTopic
+from strandline.memory import ShareUse
 from strandline.settings import TopicConfig
 from strandline.topic.topic import Topic
 from strandline.view_config import KINDS, ViewConfigs
@@ -85,6 +86,10 @@ class Views:
         kind = self._kind(kind)
         self.open(kind, name, {})
         return self.shelf.host(kind.name, self._topics.existing_topic(name)).digest()
+
+    def memory(self) -> dict[str, ShareUse]:
+        """How much of each share of the memory budget is used."""
+        return self.shelf.budget.use()
 
     def names(self) -> list[tuple[str, str]]:
         """Every view of the store: kind and name."""
