@@ -151,7 +151,9 @@ class Store:
     def delete_topic(self, name: str, *, if_empty: bool = False) -> bool:
         """Delete a topic with all its records; False when there is none."""
         self._check_writable()
-        return self._found.catalog.drop(name, if_empty=if_empty)
+        dropped = self._found.catalog.drop(name, if_empty=if_empty)
+        self._views.shelf.forget_dropped()
+        return dropped
 
     def topics(self, prefix: str = "") -> list[str]:
         """Names of the topics, sorted."""

@@ -27,7 +27,7 @@ from typing import Generic, NamedTuple, TypeVar
 import msgspec
 from pyroaring import BitMap64
 
-from strandline.errors import Conflict
+from strandline.errors import Closed, Conflict
 from strandline.record import Appended, Record
 from strandline.reservoir.session import Session
 from strandline.topic.append import Pending
@@ -87,6 +87,7 @@ class Host(Generic[F]):
         """Records that were folded in since the last save."""
         self._make = make
         self._own: list[deque[_Own]] = [deque() for _ in topics]
+        self._ended = False
         self._broken = True
         self.applied = [0 for _ in topics]
         self.fold = make()
@@ -98,6 +99,8 @@ class Host(Generic[F]):
     def catch_up(self) -> None:
         """Fold in every record that is published."""
         with self.lock:
+            if self._ended:
+                raise Closed("this view is closed: its store is, or its topic was deleted")
             if self._broken:
                 self._load()
             for source, topic in enumerate(self.topics):
@@ -203,6 +206,12 @@ class Host(Generic[F]):
             self.saved = saved
             self._broken = True
             self.catch_up()
+
+    def end(self) -> None:
+        """Nobody may use the view any more: without the lock, too, it is behind its topic."""
+        with self.lock:
+            self._ended = True
+            self.applied = [-1 for _ in self.topics]
 
     def digest(self) -> str:
         """A checksum of all that a user can see of the view."""

@@ -123,6 +123,9 @@ class Shelf:
 
     def facade(self, view: ViewMaker, make_facade: Callable[[Host[Any]], Any]) -> Any:
         """The view of these topics: the one that is in use, or as it was saved, or a new one."""
+        found = self._facades.get(view.key)  # without the lock, which a save may hold for long
+        if found is not None:
+            return found
         with self._saving:
             found = self._facades.get(view.key)
             if found is None:
@@ -153,7 +156,7 @@ class Shelf:
         with self._saving:
             if self._reservoir is None or self._readonly:
                 return
-            self._forget_dropped()
+            self._delete_dropped()
             for key, host in list(self._hosts.items()):
                 saved = host.save()
                 if saved is not None:
@@ -197,9 +200,7 @@ class Shelf:
     def abandon(self) -> None:
         """Let go of everything without saving."""
         for host in self._hosts.values():
-            if host.world.spill is not None:
-                with contextlib.suppress(StrandlineError, OSError):
-                    host.world.spill.close()
+            self._end(host)
         self._hosts.clear()
         self._facades.clear()
         if self._reservoir is not None:
@@ -305,17 +306,29 @@ class Shelf:
             session.write(_CATALOGUE, msgspec.msgpack.encode(catalogue))
             session.commit()
 
-    def _forget_dropped(self) -> None:
-        """Take views out whose topic was deleted."""
+    def forget_dropped(self) -> None:
+        """End views whose topic was deleted."""
+        for key, host in list(self._hosts.items()):
+            if not all(self._is_alive(topic.identity[0]) for topic in host.topics):
+                self._facades.pop(key, None)
+                self._hosts.pop(key, None)
+                self._end(host)
+
+    def _end(self, host: Host[Any]) -> None:
+        host.end()
+        if host.world.spill is not None:
+            with contextlib.suppress(StrandlineError, OSError):
+                host.world.spill.close()
+
+    def _delete_dropped(self) -> None:
+        """Delete the pages of views whose topic was deleted."""
+        self.forget_dropped()
         dropped = [
             key
             for key, saved in self._saved.items()
             if not all(self._is_alive(topic_id) for topic_id, _ in saved.topics)
         ]
         for key in dropped:
-            host = self._hosts.pop(key, None)
-            if host is not None:
-                del self._facades[key]
             self._delete_pages(self._saved.pop(key).space)
 
     def _emptied(self, view: ViewMaker, space: int) -> Saved:

@@ -10,7 +10,7 @@ import pytest
 from pyroaring import BitMap64
 
 import strandline
-from strandline.errors import Conflict, Invalid, NotFound, Unavailable
+from strandline.errors import Closed, Conflict, Invalid, NotFound, Unavailable
 from strandline.settings import ViewSettings
 from strandline.testing.choices import Oldest
 from strandline.testing.sim_disk import SimDisk
@@ -129,6 +129,29 @@ def test_saved_state_of_records_that_are_lost_since_is_not_used():
     assert fits(saved, saved.config, host.topics)
     for unfit in (ahead, with_gap, other_life):
         assert not fits(unfit, saved.config, host.topics)
+
+
+def test_a_view_whose_topic_is_deleted_is_closed():
+    world = World()
+    view = tally(world.store)
+    view.add(b"a")
+
+    world.store.delete_topic(NAME)
+
+    for use in (lambda: view.count(b"a"), lambda: view.add_up_to(b"a", 5)):
+        with pytest.raises(Closed, match="its topic was deleted"):
+            use()
+
+
+def test_a_view_of_a_closed_store_is_closed():
+    world = World()
+    view = tally(world.store)
+    view.add(b"a")
+
+    world.store.close()
+
+    with pytest.raises(Closed):
+        view.count(b"a")
 
 
 def test_pages_of_a_view_whose_topic_is_gone_are_deleted():
