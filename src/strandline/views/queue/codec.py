@@ -1,0 +1,187 @@
+"""What a queue writes into its records <-> bytes. Pure.
+
+A job is a record of the queue's topic. Its data is the payload; what else was said of it is in its
+meta. A record without this meta is a job too: of default priority, at once, for ever.
+
+    0   4  "\\0job"
+    4   1  flags: 1 its key is unique, 2 not before, 4 expires, 8 returned
+    5   1  priority, lower first
+    6   8  not before: microseconds since 1970      only with its flag, as those below
+    ..  8  expires: the same
+    ..  16 returned: number of the redrive, seq of the dead letter
+    ..     the rest: key of its group, empty for none
+
+A record of the topic of leases tells what became of many jobs at once:
+
+    0   3  "\\0ls"
+    3   1  kind
+
+    kind 1  claim     lease in ms (4), size of the worker's name (2), name, seqs
+         2  extend    the same
+         3  nack      not before (8), seqs
+         4  end       reason (1), seqs
+         5  bury      number (8), seqs
+         6  pause     1 for paused, 0 for resumed (1)
+         7  survey    MessagePack (survey.py)
+
+Seqs are 8 bytes each, all numbers little-endian. What is not of this form is no word about leases
+and is passed over: anybody may append to a topic, and nobody may break a fold by that.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Seqs = NDArray[np.int64]
+
+PRIORITY = 100
+"""Of a job about which nothing was said."""
+PRIORITY_MAX = 255
+GROUP_SIZE_MAX = 1024
+WORKER_SIZE_MAX = 1024
+LEASE_MS_MAX = 86_400_000
+JOBS_MAX = 1 << 16
+"""Of how many jobs one record of leases may speak: a lease is numbered by claim and place."""
+
+CLAIM, EXTEND, NACK, END, BURY, PAUSE, SURVEY = range(1, 8)
+
+ACKED, DEAD, EXPIRED = range(3)
+"""Reasons why a job has ended."""
+
+_JOB = b"\0job"
+_LEASE = b"\0ls"
+_UNIQUE, _LATER, _EXPIRES, _RETURNED = 1, 2, 4, 8
+_FLAGS = _UNIQUE | _LATER | _EXPIRES | _RETURNED
+_HEAD = struct.Struct("<4sBB")
+_TIME = struct.Struct("<q")
+_RETURN = struct.Struct("<qq")
+_GRANT = struct.Struct("<IH")
+_TIME_MAX = 2**63 - 1
+
+
+class Job(NamedTuple):
+    """What was said of a job when it was put."""
+
+    priority: int = PRIORITY
+    not_before: int = 0
+    expires: int = 0
+    unique: bool = False
+    group: bytes = b""
+    returned: tuple[int, int] = (0, 0)
+    """Number of the redrive and seq of the dead letter that it was."""
+
+
+PLAIN = Job()
+
+
+class Word(NamedTuple):
+    """One record of leases. Which fields count depends on the kind."""
+
+    kind: int
+    seqs: Seqs
+    number: int = 0
+    """Claim, extend: lease in ms. Nack: not before. End: reason. Bury: its number. Pause: 0, 1."""
+    text: bytes = b""
+    """Claim and extend: the worker. Survey: the statement."""
+
+
+NO_SEQS: Seqs = np.empty(0, dtype=np.int64)
+
+
+def encode_job(job: Job) -> bytes | None:
+    """The meta of a job, None when nothing needs to be said."""
+    if job == PLAIN:
+        return None
+    flags = (
+        _UNIQUE * job.unique
+        | _LATER * bool(job.not_before)
+        | _EXPIRES * bool(job.expires)
+        | _RETURNED * bool(job.returned[1])
+    )
+    parts = [_HEAD.pack(_JOB, flags, job.priority)]
+    parts += [_TIME.pack(moment) for moment in (job.not_before, job.expires) if moment]
+    if job.returned[1]:
+        parts.append(_RETURN.pack(*job.returned))
+    return b"".join((*parts, job.group))
+
+
+def decode_job(meta: bytes | None) -> Job:
+    """What the meta says; of foreign meta nothing is understood, and the job is a plain one."""
+    if meta is None or not meta.startswith(_JOB) or len(meta) < _HEAD.size:
+        return PLAIN
+    _, flags, priority = _HEAD.unpack_from(meta)
+    if flags & ~_FLAGS:
+        return PLAIN
+    at = _HEAD.size
+    moments = [0, 0]
+    try:
+        for place, flag in enumerate((_LATER, _EXPIRES)):
+            if flags & flag:
+                (moments[place],) = _TIME.unpack_from(meta, at)
+                at += _TIME.size
+        returned = _RETURN.unpack_from(meta, at) if flags & _RETURNED else (0, 0)
+    except struct.error:
+        return PLAIN
+    at += _RETURN.size if flags & _RETURNED else 0
+    not_before, expires = (max(0, moment) for moment in moments)
+    return Job(priority, not_before, expires, bool(flags & _UNIQUE), meta[at:], returned)
+
+
+def encode_word(word: Word) -> bytes:
+    """A record of leases."""
+    head = _LEASE + bytes((word.kind,))
+    if word.kind in (CLAIM, EXTEND):
+        head += _GRANT.pack(word.number, len(word.text)) + word.text
+    elif word.kind in (NACK, BURY):
+        head += _TIME.pack(word.number)
+    elif word.kind in (END, PAUSE):
+        head += bytes((word.number,))
+    else:
+        return head + word.text
+    return head + word.seqs.astype("<i8", copy=False).tobytes()
+
+
+def decode_word(data: bytes) -> Word | None:
+    """What a record of leases says, None when it is none."""
+    if not data.startswith(_LEASE) or len(data) < 4:
+        return None
+    kind, at = data[3], 4
+    number, text = 0, b""
+    try:
+        if kind in (CLAIM, EXTEND):
+            number, size = _GRANT.unpack_from(data, at)
+            at += _GRANT.size + size
+            text = data[at - size : at]
+        elif kind in (NACK, BURY):
+            (number,) = _TIME.unpack_from(data, at)
+            number, at = max(0, number), at + _TIME.size
+        elif kind in (END, PAUSE):
+            number, at = data[at], at + 1
+        elif kind == SURVEY:
+            return Word(SURVEY, NO_SEQS, 0, data[at:])
+        else:
+            return None
+        seqs = np.frombuffer(data, dtype="<i8", offset=at) if at < len(data) else NO_SEQS
+    except (struct.error, ValueError, IndexError):
+        return None
+    if at > len(data) or len(seqs) > JOBS_MAX or not _distinct(seqs):
+        return None
+    return Word(kind, seqs, number, text)
+
+
+def _distinct(seqs: Seqs) -> bool:
+    """Whether these are seqs, and each stands there once."""
+    if len(seqs) == 0:
+        return True
+    if len(seqs) > 1 and not (seqs[1:] > seqs[:-1]).all():
+        return int(seqs.min()) > 0 and len(np.unique(seqs)) == len(seqs)
+    return int(seqs[0]) > 0
+
+
+def check_moment(moment: int) -> bool:
+    """Whether a time can be written down."""
+    return 0 <= moment <= _TIME_MAX

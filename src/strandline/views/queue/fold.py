@@ -1,0 +1,313 @@
+"""The fold of a queue: records of jobs and of leases in, which jobs wait and who holds which out.
+
+Source 0 is the topic of jobs, source 1 the topic of leases (codec.py). Both tell of different
+things: a job's own record says what it is, records of leases what became of it. So it does not
+matter whether the jobs come first and then all leases, as in a replay, or in turns, as they were
+written. A record of leases that speaks of a job which is not there (it has ended and left the log,
+or was lost) says nothing.
+
+The state has no time in it. Whether a lease has run out or a delay is over is asked with ``look``,
+and what that changes (READY or DELAYED, HELD or LAPSED) is neither saved nor part of the digest.
+
+A lease is known by (seq of the claim) * 65536 + (place in the claim). Seqs are never given twice,
+so no lease is.
+
+Pages: in the first space a page for each chunk (pages.py), in the second one for all the rest.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import xxhash
+from pyroaring import BitMap64
+
+from strandline.errors import Corrupt
+from strandline.reservoir.session import Session
+from strandline.view_config import QueueConfig
+from strandline.views.queue import codec, pages, survey
+from strandline.views.queue.chunk import BLOCKED, DYING, HELD, KINDS, LAPSED, Chunk
+from strandline.views.queue.codec import (
+    BURY,
+    CLAIM,
+    DEAD,
+    END,
+    EXTEND,
+    NACK,
+    PAUSE,
+    SURVEY,
+    Seqs,
+    Word,
+)
+from strandline.views.queue.jobs import Jobs
+from strandline.views.queue.leases import Terms
+from strandline.views.queue.survey import Statement
+from strandline.views.view import Rows, World
+
+JOBS, LEASES = 0, 1
+"""The sources."""
+_FORM = b"\x01"
+_WAITING, _FLYING, _DYING = 1, 2, 3
+_SEEN = ("not_before", "expires", "group", "unique", "lease")
+
+
+class Burial(NamedTuple):
+    """Jobs on their way to the dead letters, under a number that is taken there once."""
+
+    number: int
+    seqs: Seqs
+
+
+class Returned(NamedTuple):
+    """The dead letters that the newest redrive has made jobs again."""
+
+    number: int
+    seqs: tuple[int, ...]
+
+
+class Released(NamedTuple):
+    """What the log no longer needs, once the state that says so is saved."""
+
+    leases_head: int
+    """The newest record of leases that this state has seen."""
+    before: int
+    """All jobs below this seq have ended."""
+    seqs: BitMap64
+    """And so have these."""
+
+
+class _Rest(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
+    """What is saved besides the chunks."""
+
+    chunks: bytes
+    heads: list[int]
+    paused: bool
+    burial: tuple[int, bytes] | None
+    returned: tuple[int, tuple[int, ...]]
+    ended: bytes
+    survey_begin: int
+    survey_bytes: int
+    spoken: int
+    grants: list[tuple[int, bytes, int]]
+
+
+class QueueFold:
+    """A queue's state. Owned by one thread: whoever holds its host's lock."""
+
+    def __init__(self, config: QueueConfig, world: World) -> None:
+        self.config = config
+        self.jobs = Jobs()
+        self.heads = [0, 0]
+        """The newest seq of each source that was folded in."""
+        self.paused = False
+        self.burial: Burial | None = None
+        self.returned = Returned(0, ())
+        self.released = Released(0, 0, BitMap64())
+        self.survey_begin = 0
+        """Where the newest whole survey begins."""
+        self.survey_bytes = 0
+        """How large it was."""
+        self.spoken = 0
+        """Bytes in the topic of leases since it began."""
+        self._begun = (0, 0)
+        self._wall_us = 0
+        self._space = 0
+        self._share = world.share
+        self._charged = 0
+
+    def __del__(self) -> None:
+        self._share.release(self._charged)
+
+    def apply(self, source: int, rows: Rows) -> None:
+        """Fold records in. They come once and in order."""
+        if source == JOBS:
+            self._put(rows)
+        else:
+            for seq, data in zip(rows.seqs, rows.data, strict=True):
+                self.spoken += len(data)
+                word = codec.decode_word(data)
+                if word is not None:
+                    self._hear(seq, word)
+                    self.jobs.board.tidy()
+        self.heads[source] = rows.seqs[-1]
+        self._count_memory()
+
+    def look(self, now: float, wall_us: int) -> None:
+        """Let time pass: leases run out by the one clock, delays by the other."""
+        self.jobs.look(now)
+        board = self.jobs.board
+        if wall_us < self._wall_us:
+            board.demote(wall_us)
+        board.promote(wall_us)
+        self._wall_us = wall_us
+
+    def wait_s(self, now: float, wall_us: int) -> float | None:
+        """How long until time alone makes a job ready; None when it never does."""
+        lapses, due = self.jobs.leases.next(), self.jobs.board.dues.next()
+        waits = [] if lapses is None else [lapses - now]
+        if due is not None:
+            waits.append((due - wall_us) / 1e6)
+        return min(waits, default=None)
+
+    def load(self, session: Session, space: int, state: bytes) -> None:
+        """Begin with what was saved; with nothing when the state is empty."""
+        self._space = space
+        if not state:
+            return
+        page = session.read(self._rest_page)
+        if state != _FORM or page is None:
+            raise Corrupt("the state of a queue is not what was saved", path="a page")
+        try:
+            rest = msgspec.msgpack.decode(page, type=_Rest)
+        except msgspec.DecodeError as error:
+            raise Corrupt(f"a queue's page cannot be read ({error})", path="a page") from error
+        for number in BitMap64.deserialize(rest.chunks):
+            found = session.read(self._chunk_page(number))
+            if found is None:
+                raise Corrupt(f"chunk {number} of a queue is missing", path="a page")
+            self.jobs.board.adopt(pages.decode(number, found))
+        self._load_rest(rest)
+        self._count_memory()
+
+    def save(self, session: Session) -> bytes:
+        """Hand over the pages that have changed; what else must be known to load them."""
+        board = self.jobs.board
+        for number in sorted(board.changed):
+            chunk = board.chunks[number]
+            session.write(self._chunk_page(number), pages.encode(chunk))
+        for number in sorted(board.dropped):
+            session.delete(self._chunk_page(number))
+        board.changed.clear()
+        board.dropped.clear()
+        session.write(self._rest_page, msgspec.msgpack.encode(self._rest()))
+        before = board.first_live() or self.heads[JOBS] + 1
+        self.released = Released(self.heads[LEASES], before, self.jobs.ended.copy())
+        return _FORM
+
+    def forget(self, released: Released) -> None:
+        """What was released is in the log no longer."""
+        self.jobs.ended -= released.seqs
+
+    def digest(self) -> bytes:
+        """A checksum of all that a user can see, however it came about."""
+        found = xxhash.xxh3_128()
+        for _, chunk in sorted(self.jobs.board.chunks.items()):
+            for column in _visible(chunk):
+                found.update(column)
+        found.update(b"paused" if self.paused else b"")
+        return found.digest()
+
+    def _put(self, rows: Rows) -> None:
+        seqs = np.asarray(rows.seqs, dtype=np.int64)
+        if rows.metas.count(None) == len(rows.metas):
+            self.jobs.add(seqs, rows.keys, codec.PLAIN)
+        else:
+            at = 0
+            for meta, run in itertools.groupby(rows.metas):
+                job, following = codec.decode_job(meta), at + sum(1 for _ in run)
+                self.jobs.add(seqs[at:following], rows.keys[at:following], job)
+                number, seq = job.returned
+                if seq:
+                    known = self.returned.seqs if number == self.returned.number else ()
+                    self.returned = Returned(number, (*known, seq))
+                at = following
+        self.jobs.board.tidy()
+
+    def _hear(self, seq: int, word: Word) -> None:
+        """A record of leases."""
+        jobs = self.jobs
+        if word.kind == CLAIM:
+            jobs.claim(seq, word.seqs, Terms(word.text, word.number))
+        elif word.kind == EXTEND:
+            jobs.extend(seq, word.seqs, Terms(word.text, word.number))
+        elif word.kind == NACK:
+            jobs.give_back(word.seqs, word.number)
+        elif word.kind == END:
+            jobs.end(word.seqs)
+            if word.number == DEAD:
+                self.burial = None
+        elif word.kind == BURY:
+            self.burial = Burial(word.number, jobs.bury(word.seqs))
+        elif word.kind == PAUSE:
+            self.paused = word.number != 0
+        elif word.kind == SURVEY:
+            statement = survey.decode(word.text)
+            if statement is not None:
+                self._take(seq, statement)
+
+    def _take(self, seq: int, statement: Statement) -> None:
+        """A record of a survey: true where it stands, whatever was known before."""
+        if not statement.begin:
+            self.paused = statement.paused
+            buried = np.frombuffer(statement.buried, dtype="<i8")
+            self.burial = Burial(statement.burial, buried) if len(buried) else None
+            self._begun = (seq, self.spoken)
+        live = survey.live_of(statement)
+        self.jobs.keep_only(live, statement.first, statement.following)
+        self.jobs.restore(survey.claimed(statement), survey.terms_of(statement))
+        if statement.last and self._begun[0] == (statement.begin or seq):
+            self.survey_begin = self._begun[0]
+            self.survey_bytes = self.spoken = self.spoken - self._begun[1]
+
+    def _load_rest(self, rest: _Rest) -> None:
+        self.heads = list(rest.heads)
+        self.paused = rest.paused
+        if rest.burial is not None:
+            number, seqs = rest.burial
+            self.burial = Burial(number, np.frombuffer(seqs, dtype="<i8"))
+        self.returned = Returned(*rest.returned)
+        self.survey_begin, self.survey_bytes = rest.survey_begin, rest.survey_bytes
+        self.spoken = rest.spoken
+        self.jobs.ended = BitMap64.deserialize(rest.ended)
+        terms = {number: Terms(worker, lease_ms) for number, worker, lease_ms in rest.grants}
+        self.jobs.load(terms)
+
+    def _rest(self) -> _Rest:
+        buried = self.burial
+        return _Rest(
+            chunks=BitMap64(self.jobs.board.chunks).serialize(),
+            heads=self.heads,
+            paused=self.paused,
+            burial=None if buried is None else (buried.number, buried.seqs.tobytes()),
+            returned=(self.returned.number, self.returned.seqs),
+            ended=self.jobs.ended.serialize(),
+            survey_begin=self.survey_begin,
+            survey_bytes=self.survey_bytes,
+            spoken=self.spoken,
+            grants=[(number, *terms) for number, terms in self.jobs.leases.listed()],
+        )
+
+    def _count_memory(self) -> None:
+        more = self.jobs.nbytes - self._charged
+        if more > 0:
+            self._share.charge(more)
+        elif more < 0:
+            self._share.release(-more)
+        self._charged += more
+
+    def _chunk_page(self, number: int) -> int:
+        assert number < 1 << 32, "2^46 seqs are enough for one queue"
+        return self._space << 32 | number
+
+    @property
+    def _rest_page(self) -> int:
+        return (self._space + 1) << 32
+
+
+def _visible(chunk: Chunk) -> list[bytes]:
+    rows = (chunk.state >= BLOCKED).nonzero()[0]
+    states = chunk.state[rows]
+    seen = np.full(len(rows), _WAITING, dtype=np.uint8)
+    seen[(states == HELD) | (states == LAPSED)] = _FLYING
+    seen[states == DYING] = _DYING
+    columns = [
+        chunk.seqs(rows).astype("<i8"),
+        chunk.priority[rows],
+        chunk.deliveries[rows].astype("<u2"),
+        seen,
+        *(chunk.values(name, rows).astype(KINDS[name]) for name in _SEEN),
+    ]
+    return [column.tobytes() for column in columns]
