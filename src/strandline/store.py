@@ -293,9 +293,11 @@ class Store:
         owner = f"{process.process_id()} {disk.boot_id()}\n".encode()
         self._lock = system.take_lock(disk, self.path, owner)
         try:
-            store_id = system.ensure(disk, self.path, self._clock.now_us())
+            shards = self._settings.wal.shards
+            store_id = system.ensure(disk, self.path, self._clock.now_us(), shards=shards)
             self._found = self._recover(store_id, progress)
             self._wire()
+            system.note_shards(disk, self.path, shards)
         except OSError as error:
             self._lock.release()
             raise as_unavailable(error, f"the store {self.path}") from error

@@ -327,6 +327,7 @@ class _Verification:
         """Files that nothing refers to."""
         layout, disk = self._layout, self._disk
         own = {"SYSTEM", "LOCK", "BALLAST", "CLOSED", "meta", "wal", "segments", "lake", "spool"}
+        own |= {"incoming", "pins", "views", "views-spill", "views-cache"}
         for name in disk.list_dir(layout.directory):
             path = f"{layout.directory}/{name}"
             if path in (layout.quarantine, layout.damaged):
