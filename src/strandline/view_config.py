@@ -32,10 +32,23 @@ class QueueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """A work queue: every record is a job."""
 
     lease_ms: int = 30_000
-    """How long a claimed job is its worker's, unless the claim says otherwise."""
+    """How long a claimed job is its worker's, unless the claim says otherwise. Longer: the jobs of
+    a worker that died wait longer. Shorter: a slow worker's jobs are given to others, too."""
 
     deliveries_max: int = 5
     """How often a job is given out before it becomes a dead letter; 0 is for ever."""
+
+    claim_jitter_ms: int = 0
+    """Claims that come within this time are served together, job after job to one after the other.
+    Every claim waits so long. 0: each is served at once."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.lease_ms <= 86_400_000:
+            raise Invalid(f"lease_ms is {self.lease_ms}: give from 1 to 86400000")
+        if not 0 <= self.deliveries_max <= 65_535:
+            raise Invalid(f"deliveries_max is {self.deliveries_max}: give from 0 to 65535")
+        if not 0 <= self.claim_jitter_ms <= 5_000:
+            raise Invalid(f"claim_jitter_ms is {self.claim_jitter_ms}: give from 0 to 5000")
 
 
 class SeriesConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -46,6 +46,7 @@ Column = NDArray[Any]
 Rows = NDArray[np.int64]
 """Places in the columns of one chunk."""
 
+ALWAYS = ("state", "priority", "deliveries")
 KINDS: dict[str, type[np.generic]] = {
     "not_before": np.int64,
     "expires": np.int64,
@@ -119,6 +120,9 @@ class Chunk:
 
     def values(self, name: str, rows: Rows) -> Column:
         """What stands in a column, zeros when there is none."""
+        if name in ALWAYS:
+            column: Column = getattr(self, name)
+            return column[rows]
         found = self.extra.get(name)
         return np.zeros(len(rows), dtype=KINDS[name]) if found is None else found[rows]
 

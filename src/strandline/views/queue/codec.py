@@ -42,15 +42,15 @@ PRIORITY = 100
 """Of a job about which nothing was said."""
 PRIORITY_MAX = 255
 GROUP_SIZE_MAX = 1024
-WORKER_SIZE_MAX = 1024
+WORKER_SIZE_MAX = 128
 LEASE_MS_MAX = 86_400_000
 JOBS_MAX = 1 << 16
 """Of how many jobs one record of leases may speak: a lease is numbered by claim and place."""
 
 CLAIM, EXTEND, NACK, END, BURY, PAUSE, SURVEY = range(1, 8)
 
-ACKED, DEAD, EXPIRED = range(3)
-"""Reasons why a job has ended."""
+ACKED, DEAD, EXPIRED, LOST = range(4)
+"""Why a job has ended. Lost: a repair of the log gave up its record."""
 
 _JOB = b"\0job"
 _LEASE = b"\0ls"

@@ -49,6 +49,8 @@ from strandline.views.view import Rows, World
 
 JOBS, LEASES = 0, 1
 """The sources."""
+JOB_BYTES = 64
+"""A waiting job takes no more memory than this, whatever was said of it."""
 _FORM = b"\x01"
 _WAITING, _FLYING, _DYING = 1, 2, 3
 _SEEN = ("not_before", "expires", "group", "unique", "lease")
@@ -88,7 +90,7 @@ class _Rest(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
     burial: tuple[int, bytes] | None
     returned: tuple[int, tuple[int, ...]]
     ended: bytes
-    survey_begin: int
+    survey: tuple[int, int]
     survey_bytes: int
     spoken: int
     grants: list[tuple[int, bytes, int]]
@@ -108,6 +110,8 @@ class QueueFold:
         self.released = Released(0, 0, BitMap64())
         self.survey_begin = 0
         """Where the newest whole survey begins."""
+        self.survey_end = 0
+        """Where it ends."""
         self.survey_bytes = 0
         """How large it was."""
         self.spoken = 0
@@ -249,7 +253,7 @@ class QueueFold:
         self.jobs.keep_only(live, statement.first, statement.following)
         self.jobs.restore(survey.claimed(statement), survey.terms_of(statement))
         if statement.last and self._begun[0] == (statement.begin or seq):
-            self.survey_begin = self._begun[0]
+            self.survey_begin, self.survey_end = self._begun[0], seq
             self.survey_bytes = self.spoken = self.spoken - self._begun[1]
 
     def _load_rest(self, rest: _Rest) -> None:
@@ -259,8 +263,8 @@ class QueueFold:
             number, seqs = rest.burial
             self.burial = Burial(number, np.frombuffer(seqs, dtype="<i8"))
         self.returned = Returned(*rest.returned)
-        self.survey_begin, self.survey_bytes = rest.survey_begin, rest.survey_bytes
-        self.spoken = rest.spoken
+        self.survey_begin, self.survey_end = rest.survey
+        self.survey_bytes, self.spoken = rest.survey_bytes, rest.spoken
         self.jobs.ended = BitMap64.deserialize(rest.ended)
         terms = {number: Terms(worker, lease_ms) for number, worker, lease_ms in rest.grants}
         self.jobs.load(terms)
@@ -274,7 +278,7 @@ class QueueFold:
             burial=None if buried is None else (buried.number, buried.seqs.tobytes()),
             returned=(self.returned.number, self.returned.seqs),
             ended=self.jobs.ended.serialize(),
-            survey_begin=self.survey_begin,
+            survey=(self.survey_begin, self.survey_end),
             survey_bytes=self.survey_bytes,
             spoken=self.spoken,
             grants=[(number, *terms) for number, terms in self.jobs.leases.listed()],

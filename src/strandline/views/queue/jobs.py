@@ -198,8 +198,7 @@ class Jobs:
         """A column of these jobs, 0 for those that are not there."""
         found = np.zeros(len(seqs), dtype=np.int64)
         for chunk, rows, places in self.board.find(seqs):
-            held = chunk.deliveries[rows] if name == "deliveries" else chunk.values(name, rows)
-            found[places] = held
+            found[places] = chunk.values(name, rows)
         return found
 
     def held_by(self, worker: bytes) -> Seqs:

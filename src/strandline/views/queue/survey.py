@@ -122,6 +122,13 @@ def terms_of(statement: Statement) -> dict[int, Terms]:
     }
 
 
+def opening(statement: Statement, *, paused: bool, burial: int, buried: Seqs) -> Statement:
+    """The first record of a survey also tells what is true of the queue as a whole."""
+    return msgspec.structs.replace(
+        statement, paused=paused, burial=burial, buried=buried.astype("<i8").tobytes()
+    )
+
+
 class Span(NamedTuple):
     """Which part of a survey a statement is."""
 

@@ -1,0 +1,241 @@
+"""Dead letters: jobs that were given out too often. Listed, put back, thrown away.
+
+They are in a plain topic of their own, whole. A job goes there once, whatever happens in between:
+
+1. a record of leases says which jobs are buried, under a number, and is made durable;
+2. the letters are appended under that number, which the topic takes once, and are made durable;
+3. a record of leases ends the jobs.
+
+Whoever finds 1 without 3 does 2 and 3 again. Back into the queue likewise: the jobs are appended,
+and say which letters they were; these are deleted. If that did not happen, the fold still knows the
+letters of the newest such batch, and they are deleted before anything else is done.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+import numpy as np
+from pyroaring import BitMap64
+
+from strandline.errors import Invalid
+from strandline.record import Numbered
+from strandline.topic.arguments import check_whole
+from strandline.topic.topic import Topic
+from strandline.views.host import Host
+from strandline.views.queue import letter
+from strandline.views.queue.bell import Bell
+from strandline.views.queue.codec import BURY, DEAD, END, Job, Seqs, Word, decode_job, encode_job
+from strandline.views.queue.fold import JOB_BYTES, JOBS, LEASES, Burial, QueueFold
+from strandline.views.queue.keys import taken
+from strandline.views.queue.letter import WORN_OUT, DeadLetter, Where
+from strandline.views.queue.settling import said
+from strandline.views.view import Draft
+
+PRODUCER = "queue"
+"""Whose numbers burials have among the dead letters."""
+JOBS_AT_ONCE = 500
+BYTES_AT_ONCE = 16 << 20
+
+
+class Redriven(msgspec.Struct, frozen=True, kw_only=True):
+    """What a redrive did, or would do."""
+
+    matched: int
+    """Dead letters that were meant."""
+    redriven: int
+    """How many of them are jobs again; in a dry run how many would be."""
+    kept: tuple[int, ...] = ()
+    """Seqs of those that stay, because another job has their unique key."""
+
+
+class DeadLetters:
+    """The dead letters of a queue. Safe from many threads."""
+
+    def __init__(self, host: Host[QueueFold], topic: Callable[[], Topic], bell: Bell) -> None:
+        self._host = host
+        self._clock = host.world.clock
+        self._topic = topic
+        self._bell = bell
+        self._working = threading.RLock()
+        self._tidied = False
+        """Whether the letters of the newest redrive are known to be gone."""
+
+    def count(self) -> int:
+        """How many there are."""
+        return self._topic().statistics().count
+
+    def letters(self, *, after: int = 0, limit: int = 100) -> list[DeadLetter]:
+        """Dead letters behind a seq, oldest first."""
+        check_whole(after=after, limit=limit)
+        if after < 0 or limit < 1:
+            raise Invalid("after is 0 or a seq, limit is at least 1")
+        return [letter.decode(record) for record in self._topic().read(after, limit).records]
+
+    def redrive(
+        self, where: Where | None = None, *, limit: int | None = None, dry_run: bool = False
+    ) -> Redriven:
+        """Make jobs of dead letters again: all, or those that are meant, at most so many.
+
+        Payload, key, tag, group and priority stay, deliveries begin anew, delay and ttl are gone.
+        """
+        matched, redriven = 0, 0
+        kept: list[int] = []
+        for letters in self._batches(where, limit):
+            matched += len(letters)
+            if dry_run:
+                with self._host.reading() as fold:
+                    stay = self._colliding(fold, letters)
+            else:
+                stay = self._put_back(letters)
+            kept += sorted(stay)
+            redriven += len(letters) - len(stay)
+        return Redriven(matched=matched, redriven=redriven, kept=tuple(kept))
+
+    def purge(self, where: Where | None = None, *, dry_run: bool = False) -> int:
+        """Throw dead letters away: all, or those that are meant; how many."""
+        purged = 0
+        for letters in self._batches(where, None):
+            purged += len(letters)
+            if not dry_run:
+                self._topic().let_go(BitMap64([found.seq for found in letters]))
+        return purged
+
+    def finish(self) -> None:
+        """Do what a crash or a failure has left half done."""
+        fold = self._host.fold
+        if fold.burial is None and self._tidied:
+            return
+        with self._working:
+            with self._host.reading() as fold:
+                burial, returned = fold.burial, fold.returned
+            if burial is not None:
+                self._lay_down(burial)
+            if not self._tidied:
+                if returned.seqs:
+                    self._delete(returned.seqs)
+                self._tidied = True
+
+    def bury(self) -> None:
+        """Bury the next jobs that were given out too often."""
+        with self._working:
+            self.finish()
+            number = (self._topic().taken(PRODUCER) or 0) + 1
+
+            def decision(fold: QueueFold) -> Draft | None:
+                worn = self._worn_out(fold)
+                return said([Word(BURY, worn, number)]) if len(worn) else None
+
+            self._host.decide(decision)
+            self.finish()
+
+    def _worn_out(self, fold: QueueFold) -> Seqs:
+        """Those of the next jobs that were given out too often, as far as their bytes allow."""
+        fold.look(self._clock.monotonic(), self._clock.now_us())
+        seqs = fold.jobs.board.select(JOBS_AT_ONCE)
+        most = fold.config.deliveries_max
+        seqs = np.sort(seqs[fold.jobs.column("deliveries", seqs) >= most]) if most else seqs[:0]
+        sizes = {record.seq: len(record.data) for record in self._host.records(JOBS, seqs.tolist())}
+        room = np.cumsum([sizes.get(seq, 0) for seq in seqs.tolist()]) <= BYTES_AT_ONCE
+        room[:1] = True
+        return seqs[room]
+
+    def _lay_down(self, burial: Burial) -> None:
+        """From the record that says so to the jobs' end."""
+        seqs = burial.seqs.tolist()
+        records = self._host.records(JOBS, seqs)
+        with self._host.reading() as fold:
+            counts = fold.jobs.column("deliveries", burial.seqs).tolist()
+        deliveries = dict(zip(seqs, counts, strict=True))
+        self._host.topics[LEASES].secure()
+        if records:
+            topic = self._topic()
+            topic.append_many(
+                [record.data for record in records],
+                keys=[record.key for record in records],
+                tags=[record.tag for record in records],
+                metas=[letter.encode(each, deliveries[each.seq], WORN_OUT) for each in records],
+                idempotency_key=Numbered(PRODUCER, burial.number),
+            )
+            topic.secure()
+
+        def decision(fold: QueueFold) -> Draft | None:
+            open_still = fold.burial is not None and fold.burial.number == burial.number
+            return said([Word(END, burial.seqs, DEAD)]) if open_still else None
+
+        self._host.decide(decision)
+
+    def _put_back(self, letters: Sequence[DeadLetter]) -> set[int]:
+        """Make jobs of letters; seqs of those that had to stay."""
+        with self._working:
+            self.finish()
+            self._host.world.share.admit(JOB_BYTES * len(letters))
+            stay: set[int] = set()
+
+            def decision(fold: QueueFold) -> Draft | None:
+                nonlocal stay
+                stay = self._colliding(fold, letters)
+                going = [found for found in letters if found.seq not in stay]
+                return _as_jobs(going) if going else None
+
+            self._tidied = False
+            if self._host.decide(decision) is not None:
+                self._host.topics[JOBS].secure()
+                self._delete([found.seq for found in letters if found.seq not in stay])
+            self._tidied = True
+        self._bell.ring()
+        return stay
+
+    def _colliding(self, fold: QueueFold, letters: Sequence[DeadLetter]) -> set[int]:
+        """Letters whose unique key another job has, or a letter before them."""
+        seen: set[bytes] = set()
+        found: set[int] = set()
+        for each in letters:
+            if decode_job(each.meta).unique:
+                key = each.key or b""
+                if key in seen or taken(self._host, fold, key):
+                    found.add(each.seq)
+                seen.add(key)
+        return found
+
+    def _batches(self, where: Where | None, limit: int | None) -> Iterator[list[DeadLetter]]:
+        """What is meant, of what is there now, a few at a time."""
+        topic, after = self._topic(), 0
+        head, left = topic.head_seq, limit
+        while after < head and left != 0:
+            page = topic.read(after, JOBS_AT_ONCE, size_max=BYTES_AT_ONCE)
+            found = [letter.decode(record) for record in page.records if record.seq <= head]
+            meant = [each for each in found if where is None or where(each)][:left]
+            left = None if left is None else left - len(meant)
+            after = page.next
+            if meant:
+                yield meant
+
+    def _delete(self, seqs: Sequence[int]) -> None:
+        topic = self._topic()
+        there = topic.pick(seqs).records
+        if there:
+            topic.let_go(BitMap64([record.seq for record in there]))
+
+
+def _as_jobs(letters: Sequence[DeadLetter]) -> Draft:
+    number = letters[0].seq
+    metas = []
+    for each in letters:
+        job = decode_job(each.meta)
+        again = Job(
+            priority=job.priority,
+            unique=job.unique,
+            group=job.group,
+            returned=(number, each.seq),
+        )
+        metas.append(encode_job(again))
+    return Draft(
+        JOBS,
+        [each.data for each in letters],
+        [each.key for each in letters],
+        metas,
+        [each.tag for each in letters],
+    )

@@ -1,0 +1,131 @@
+"""What users of a queue get and give: jobs, what was done with them, numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from strandline.record import Record
+
+
+class Held(Protocol):
+    """What names a claimed job: a job, or a ticket."""
+
+    @property
+    def seq(self) -> int: ...
+
+    @property
+    def lease(self) -> int: ...
+
+
+class Ticket(NamedTuple):
+    """Names a claimed job where the job itself is not at hand, as in another process."""
+
+    seq: int
+    lease: int
+
+
+class Put(msgspec.Struct, frozen=True, gc=False):
+    """Where a job is. ``existed`` says that another with the same unique key is there already."""
+
+    seq: int
+    existed: bool = False
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """What was done with claimed jobs."""
+
+    done: int
+    """How many."""
+    skipped: tuple[int, ...] = ()
+    """Seqs of those that are no longer under the lease they were named with."""
+
+
+class Settles(Protocol):
+    """What the holder of a lease may do."""
+
+    def ack(self, held: Sequence[Held]) -> Settled: ...
+
+    def nack(self, held: Sequence[Held], delay: float) -> Settled: ...
+
+    def extend(self, held: Sequence[Held], lease: float | None) -> Settled: ...
+
+
+class Job:
+    """A claimed job: yours until its lease runs out, or you say what became of it."""
+
+    __slots__ = ("_settles", "data", "deadline", "deliveries", "key", "lease", "seq", "tag", "ts")
+
+    def __init__(
+        self,
+        settles: Settles,
+        record: Record,
+        lease: int,
+        deliveries: int,
+        deadline: int,
+    ) -> None:
+        self._settles = settles
+        self.seq = record.seq
+        self.lease = lease
+        """Never given twice."""
+        self.deliveries = deliveries
+        """How often it was given out, this time included."""
+        self.deadline = deadline
+        """When the lease as claimed runs out: microseconds, by the clock at the claim. What counts
+        is the time that passes: setting the clock changes nothing."""
+        self.ts = record.ts
+        self.data = record.data
+        self.key = record.key
+        self.tag = record.tag
+
+    def __repr__(self) -> str:
+        return f"Job(seq={self.seq}, lease={self.lease}, deliveries={self.deliveries})"
+
+    def ack(self) -> bool:
+        """It is done; False when it is no longer yours."""
+        return self._settles.ack((self,)).done == 1
+
+    def nack(self, delay: float = 0.0) -> bool:
+        """Give it back, to be claimed again in so many seconds; False when it is not yours."""
+        return self._settles.nack((self,), delay).done == 1
+
+    def extend(self, lease: float | None = None) -> bool:
+        """Keep it for so many seconds from now; False when it is no longer yours."""
+        return self._settles.extend((self,), lease).done == 1
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A job that waits, as ``peek`` shows it."""
+
+    seq: int
+    ts: int
+    data: bytes
+    key: bytes | None
+    tag: str | None
+    priority: int
+    deliveries: int
+
+
+class QueueStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """How many jobs a queue has at this moment."""
+
+    ready: int
+    """May be claimed now."""
+    delayed: int
+    """Wait for their time."""
+    blocked: int
+    """Wait for an older job of their group."""
+    in_flight: int
+    """Are with a worker."""
+    dying: int
+    """Are on their way to the dead letters."""
+    dead: int
+    """Dead letters."""
+    paused: bool
+
+    @property
+    def waiting(self) -> int:
+        """All that nobody is working on."""
+        return self.ready + self.delayed + self.blocked

@@ -1,0 +1,222 @@
+"""The public face of a queue.
+
+    queue = store.queue("mails")
+    queue.put(b"...", priority=10, key="invoice-7")
+    for job in queue.claim(10, worker="w1", wait_s=5):
+        job.ack()
+
+A job is a record of the topic of the queue's name; a plain append to it is a job, too. What becomes
+of jobs is told in a second topic, ``:leases``. Jobs that were given out too often are in a third,
+``:dead``. Seconds are given as numbers, moments (``at``) as microseconds since 1970.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from strandline.errors import Invalid
+from strandline.topic.arguments import check_whole
+from strandline.topic.topic import Topic
+from strandline.views.host import Host
+from strandline.views.queue import options, putting
+from strandline.views.queue.bell import Bell
+from strandline.views.queue.chunk import BLOCKED, DELAYED, DYING, HELD, LAPSED, READY
+from strandline.views.queue.claiming import Asker, Claiming
+from strandline.views.queue.codec import NO_SEQS, PAUSE, PRIORITY, Word, encode_word
+from strandline.views.queue.dead import DeadLetters
+from strandline.views.queue.fold import JOB_BYTES, JOBS, LEASES, QueueFold
+from strandline.views.queue.job import Held, Job, Put, QueueStatistics, Settled, Waiting
+from strandline.views.queue.options import Key
+from strandline.views.queue.settling import Settling, lease_ms_of
+from strandline.views.queue.times import checked_wait
+from strandline.views.queue.upkeep import Upkeep
+from strandline.views.view import Draft
+
+CLAIM_MAX = 10_000
+"""Jobs of one claim."""
+
+
+class Queue:
+    """A work queue. Safe from many threads."""
+
+    def __init__(self, host: Host[QueueFold], *, dead: Callable[[], Topic]) -> None:
+        self._host = host
+        self._clock = host.world.clock
+        self._bell = Bell()
+        self._settling = Settling(host, self._bell)
+        self.dead = DeadLetters(host, dead, self._bell)
+        """Jobs that were given up."""
+        self._claiming = Claiming(host, self._bell, self._settling, self.dead)
+        self._upkeep = Upkeep(host)
+
+    @property
+    def name(self) -> str:
+        return self._host.name
+
+    def put(
+        self,
+        data: bytes,
+        *,
+        priority: int = PRIORITY,
+        delay: float = 0.0,
+        at: int | None = None,
+        ttl: float | None = None,
+        key: Key | None = None,
+        group: Key | None = None,
+        tag: str | None = None,
+    ) -> Put:
+        """Put a job: not before a delay or a time, and no later than its ttl.
+
+        With a ``key`` that a job which waits or is in flight has, that one is answered and nothing
+        is put. Jobs of a ``group`` go out one after the other, in the order in which they were put.
+        """
+        keys = None if key is None else (key,)
+        groups = None if group is None else (group,)
+        (found,) = self.put_many(
+            (data,),
+            priority=priority,
+            delay=delay,
+            at=at,
+            ttl=ttl,
+            keys=keys,
+            groups=groups,
+            tag=tag,
+        )
+        return found
+
+    def put_many(
+        self,
+        data: Sequence[bytes],
+        *,
+        priority: int = PRIORITY,
+        delay: float = 0.0,
+        at: int | None = None,
+        ttl: float | None = None,
+        keys: Sequence[Key | None] | None = None,
+        groups: Sequence[Key | None] | None = None,
+        priorities: Sequence[int] | None = None,
+        tag: str | None = None,
+    ) -> list[Put]:
+        """Put jobs, all or none; those whose key is taken are answered with the job that has it."""
+        job = options.job_of(self._clock.now_us(), priority=priority, delay=delay, at=at, ttl=ttl)
+        plain = options.plain_keys(keys, len(data))
+        metas = options.metas_of(job, len(data), keys=plain, groups=groups, priorities=priorities)
+        self._host.world.share.admit(JOB_BYTES * len(data))
+        found = putting.put(self._host, putting.Batch(data, plain, metas, tag))
+        self._bell.ring()
+        return found
+
+    def claim(
+        self, max: int = 1, *, worker: str = "", lease: float | None = None, wait_s: float = 0.0
+    ) -> list[Job]:
+        """Take the next jobs, at most so many: yours for ``lease`` seconds.
+
+        When there is none, waits for one at most ``wait_s`` seconds.
+        """
+        check_whole(max=max)
+        if not 1 <= max <= CLAIM_MAX:
+            raise Invalid(f"claim 1 to {CLAIM_MAX} jobs, not {max}")
+        lease_ms = None if lease is None else lease_ms_of(lease)
+        asker = Asker(options.plain_worker(worker), max, lease_ms)
+        return self._claiming.claim(asker, checked_wait(wait_s))
+
+    def ack(self, job: Held) -> bool:
+        """A job is done: it leaves the queue. False when it is no longer under this lease."""
+        return self._settling.ack((job,)).done == 1
+
+    def ack_many(self, jobs: Sequence[Held]) -> Settled:
+        """Jobs are done."""
+        return self._settling.ack(jobs)
+
+    def nack(self, job: Held, *, delay: float = 0.0) -> bool:
+        """Give a job back, to be claimed again in so many seconds; False when it is not held."""
+        return self._settling.nack((job,), delay).done == 1
+
+    def nack_many(self, jobs: Sequence[Held], *, delay: float = 0.0) -> Settled:
+        """Give jobs back."""
+        return self._settling.nack(jobs, delay)
+
+    def extend(self, job: Held, *, lease: float | None = None) -> bool:
+        """Keep a job for so many seconds from now; False when it is no longer under this lease."""
+        return self._settling.extend((job,), lease).done == 1
+
+    def extend_many(self, jobs: Sequence[Held], *, lease: float | None = None) -> Settled:
+        """Keep jobs."""
+        return self._settling.extend(jobs, lease)
+
+    def release(self, worker: str) -> int:
+        """Give back all that a worker holds, as when its connection is lost; how many jobs."""
+        plain = options.plain_worker(worker)
+        if not plain:
+            raise Invalid("name the worker whose jobs are to be given back")
+        return self._settling.release(plain)
+
+    def peek(self, max: int = 1) -> list[Waiting]:
+        """The jobs that would be claimed next, at most so many; they stay where they are."""
+        check_whole(max=max)
+        if not 1 <= max <= CLAIM_MAX:
+            raise Invalid(f"peek at 1 to {CLAIM_MAX} jobs, not {max}")
+        with self._host.reading() as fold:
+            fold.look(self._clock.monotonic(), self._clock.now_us())
+            seqs = fold.jobs.board.select(max)
+            priorities = fold.jobs.column("priority", seqs).tolist()
+            deliveries = fold.jobs.column("deliveries", seqs).tolist()
+        said = dict(zip(seqs.tolist(), zip(priorities, deliveries, strict=True), strict=True))
+        return [
+            Waiting(
+                seq=record.seq,
+                ts=record.ts,
+                data=record.data,
+                key=record.key,
+                tag=record.tag,
+                priority=said[record.seq][0],
+                deliveries=said[record.seq][1],
+            )
+            for record in self._host.records(JOBS, seqs.tolist())
+        ]
+
+    def pause(self) -> None:
+        """Give out no jobs until ``resume``, also after a restart. Putting goes on."""
+        self._pause(paused=True)
+
+    def resume(self) -> None:
+        """Give out jobs again."""
+        self._pause(paused=False)
+
+    @property
+    def paused(self) -> bool:
+        with self._host.reading() as fold:
+            return fold.paused
+
+    def statistics(self) -> QueueStatistics:
+        """The queue in numbers, at this moment."""
+        with self._host.reading() as fold:
+            fold.look(self._clock.monotonic(), self._clock.now_us())
+            tally = fold.jobs.board.tally.tolist()
+            paused = fold.paused
+        return QueueStatistics(
+            ready=tally[READY] + tally[LAPSED],
+            delayed=tally[DELAYED],
+            blocked=tally[BLOCKED],
+            in_flight=tally[HELD],
+            dying=tally[DYING],
+            dead=self.dead.count(),
+            paused=paused,
+        )
+
+    def compact(self) -> None:
+        """Say the state of all leases once more, so that older records can leave the log."""
+        self._upkeep.survey()
+
+    def maintain(self) -> None:
+        """Let go of what the log no longer needs; after every save of the views."""
+        self._upkeep.run_once()
+
+    def _pause(self, *, paused: bool) -> None:
+        def decision(fold: QueueFold) -> Draft | None:
+            if fold.paused == paused:
+                return None
+            return Draft(LEASES, [encode_word(Word(PAUSE, NO_SEQS, int(paused)))])
+
+        self._host.decide(decision)
+        self._bell.ring()
