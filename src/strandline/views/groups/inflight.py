@@ -19,6 +19,9 @@ import msgspec
 from strandline.views.groups.assignment import Waiting
 
 
+_ENDS_SPARE = 100
+
+
 class Lease(msgspec.Struct, frozen=True):
     """One record in the hands of one member."""
 
@@ -38,6 +41,7 @@ class Inflight:
         self._leases: dict[int, Lease] = {}
         self._ends: list[tuple[float, int, int]] = []
         self._token = 0
+        self._cleared = 0
 
     def __len__(self) -> int:
         return len(self._leases)
@@ -94,10 +98,19 @@ class Inflight:
         return self._ends[0][0] if self._ends else None
 
     def clear(self) -> None:
-        """Take everything out of everybody's hands. Tokens go on."""
+        """Take everything out of everybody's hands, for good. Tokens go on."""
         self._leases.clear()
         self._ends.clear()
+        self._cleared = self._token
+
+    def is_stale(self, lease: Lease) -> bool:
+        """Whether the lease is from before everything was taken away."""
+        return lease.token <= self._cleared
 
     def _put(self, lease: Lease) -> None:
+        if len(self._ends) > 2 * len(self._leases) + _ENDS_SPARE:
+            # Leases that were acked leave their ends behind: by the million, if nobody looked.
+            self._ends = [(each.until, each.taken.seq, each.token) for each in self]
+            heapq.heapify(self._ends)
         self._leases[lease.taken.seq] = lease
         heapq.heappush(self._ends, (lease.until, lease.taken.seq, lease.token))

@@ -97,6 +97,21 @@ class Offsets:
         self.failures[seq] = count = self.failures.get(seq, 0) + 1
         return count
 
+    def merge(self, others: Offsets) -> None:
+        """Be done with what either is done with."""
+        self.done |= others.done
+        self.floor = max(self.floor, others.floor)
+        self.done.remove_range(0, self.floor + 1)
+        self._raise_floor()
+        both = self.failures | others.failures
+        self.failures = {
+            seq: max(self.failures.get(seq, 0), others.failures.get(seq, 0))
+            for seq in both
+            if seq not in self
+        }
+        self.lost = max(self.lost, others.lost)
+        self.deleted = max(self.deleted, others.deleted)
+
     def next_open(self, seq: int) -> int:
         """The first seq from here on that is not done."""
         seq = max(seq, self.floor + 1)

@@ -109,3 +109,24 @@ def test_nobody_sleeps_past_the_next_end():
     granted(inflight, 2, until=3.0)
 
     assert inflight.next_end() == 3.0
+
+
+def test_acked_leases_do_not_pile_up_until_their_end():
+    inflight = Inflight()
+    kept = granted(inflight, 1)
+
+    for seq in range(2, 5000):
+        inflight.end(granted(inflight, seq))
+
+    assert len(inflight._ends) < 500
+    assert inflight.over(10.0) == [kept]
+
+
+def test_leases_from_before_everything_was_taken_away_are_stale():
+    inflight = Inflight()
+    before = granted(inflight, 1)
+
+    inflight.clear()
+
+    assert inflight.is_stale(before)
+    assert not inflight.is_stale(granted(inflight, 1))

@@ -54,6 +54,14 @@ def test_a_member_of_the_same_name_shuts_the_earlier_one_out():
     assert not membership.is_shut_out("ann", later)
 
 
+def test_a_name_that_joins_again_is_behind_the_others():
+    membership, _ = joined("ann", "bob")
+
+    membership.join("ann", 1.0)
+
+    assert membership.names == ["bob", "ann"]
+
+
 def test_a_member_that_was_given_up_is_not_shut_out():
     membership, (ann,) = joined("ann")
 

@@ -96,6 +96,24 @@ def test_offsets_come_back_from_their_bytes(changes, generation, lost):
     assert (again.lost, again.deleted) == (lost, lost // 2)
 
 
+@given(st.lists(CHANGES, max_size=20), st.lists(CHANGES, max_size=20))
+def test_merged_offsets_are_done_with_what_either_is_done_with(ours, theirs):
+    offsets, done, failures = after(ours)
+    others, others_done, others_failures = after(theirs)
+    both = done | others_done
+    offsets.lost, others.lost = 3, 5
+
+    offsets.merge(others)
+
+    assert [seq in offsets for seq in range(1, 45)] == [seq in both for seq in range(1, 45)]
+    assert offsets.failures == {
+        seq: max(failures.get(seq, 0), others_failures.get(seq, 0))
+        for seq in (failures.keys() | others_failures.keys()) - both
+    }
+    assert (offsets.lost, offsets.deleted) == (5, 0)
+    assert not offsets.done or offsets.done.min() > offsets.floor + 1
+
+
 def test_a_million_acks_behind_one_that_is_missing_take_few_bytes():
     offsets = Offsets()
     offsets.settle(range(2, 1_000_001))

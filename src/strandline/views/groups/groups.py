@@ -1,0 +1,144 @@
+"""The groups of one store: one object for each, so that all who use a group share its leases.
+
+The offsets of a topic's groups are in one kv map, ``<topic>:groups``, which is as durable as the
+topic. Dead letters of a group are in the topic ``<topic>:<group>:dead``, made with the first.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+import msgspec
+
+from strandline.env.clock import Clock
+from strandline.errors import Invalid, UnknownTopic
+from strandline.record import check_topic_name
+from strandline.topic.topic import Topic
+from strandline.views.groups.desk import GroupOptions
+from strandline.views.groups.group import Group
+from strandline.views.groups.keeping import PREFIX, Keeper
+from strandline.views.kv.kv import Kv
+
+OFFSETS = ":groups"
+DEAD = ":dead"
+LEASE_S_MAX = 7 * 24 * 3600.0
+WINDOW_MAX = 10_000_000
+DEAD_WINDOW_MS = 24 * 3600 * 1000
+"""For how long after a crash a dead letter is recognised, and not written twice."""
+
+
+class Topics(Protocol):
+    """The topics of a store."""
+
+    def topic(self, name: str, **options: object) -> Topic: ...
+
+    def existing_topic(self, name: str) -> Topic: ...
+
+
+class Groups:
+    """The groups of one store. Safe from many threads."""
+
+    def __init__(self, topics: Topics, kv: Callable[..., Kv], clock: Clock) -> None:
+        self._topics = topics
+        self._kv = kv
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._groups: dict[tuple[int, str], Group] = {}
+
+    def open(self, topic: str, name: str, options: dict[str, object]) -> Group:
+        """The group of this name on a topic, with these options; a new one if there is none."""
+        found = self._topics.topic(topic)
+        wanted = options_of(options)
+        self._check(found, name)
+        with self._lock:
+            key = (found.identity[0], name)
+            group = self._groups.get(key)
+            if group is None or group.is_finished:
+                group = self._groups[key] = self._make(found, name, wanted)
+            elif options and group.options != wanted:
+                raise Invalid(
+                    f"the group {name!r} is open with other options: close it first to change them"
+                )
+            return group
+
+    def names(self, topic: str) -> list[str]:
+        """The groups that a topic has."""
+        offsets = self._offsets(self._topics.existing_topic(topic))
+        return [entry.key.decode()[len(PREFIX) :] for entry in offsets.scan(PREFIX)]
+
+    def delete(self, topic: str, name: str) -> bool:
+        """Forget where a group stands; whether there was one. Its members are told."""
+        found = self._topics.existing_topic(topic)
+        with self._lock:
+            group = self._groups.pop((found.identity[0], name), None)
+        if group is not None:
+            group.close()
+        return Keeper(self._offsets(found), found, name).delete()
+
+    def close(self) -> None:
+        """Close every group, as the store does."""
+        with self._lock:
+            groups = list(self._groups.values())
+            self._groups.clear()
+        for group in groups:
+            group.close()
+
+    def _make(self, topic: Topic, name: str, options: GroupOptions) -> Group:
+        return Group(
+            topic,
+            self._offsets(topic),
+            name,
+            options,
+            clock=self._clock,
+            dead_letters=partial(self._dead, topic, name),
+        )
+
+    def _offsets(self, topic: Topic) -> Kv:
+        name = topic.name + OFFSETS
+        if self._is_there(name):
+            return self._kv(name)
+        return self._kv(name, history=1, durability=_durability(topic))
+
+    def _dead(self, topic: Topic, name: str) -> Topic:
+        dead = f"{topic.name}:{name}{DEAD}"
+        if self._is_there(dead):
+            return self._topics.existing_topic(dead)
+        return self._topics.topic(
+            dead, durability=_durability(topic), idempotency_window_ms=DEAD_WINDOW_MS
+        )
+
+    def _is_there(self, name: str) -> bool:
+        try:
+            self._topics.existing_topic(name)
+        except UnknownTopic:
+            return False
+        return True
+
+    def _check(self, topic: Topic, name: str) -> None:
+        check_topic_name(topic.name + OFFSETS)
+        check_topic_name(name)
+        check_topic_name(f"{topic.name}:{name}{DEAD}")
+
+
+def options_of(options: dict[str, object]) -> GroupOptions:
+    """Options as they were given, checked."""
+    try:
+        made = msgspec.convert(options, GroupOptions)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"bad option of a group: {error}") from error
+    if not 0 < made.lease_s <= LEASE_S_MAX:
+        raise Invalid(f"lease_s is more than 0 and at most {LEASE_S_MAX:.0f}, not {made.lease_s}")
+    if made.deliveries_max < 0:
+        raise Invalid(f"deliveries_max is 0 or more, not {made.deliveries_max}")
+    if not 1 <= made.window <= WINDOW_MAX:
+        raise Invalid(f"window is 1 to {WINDOW_MAX}, not {made.window}")
+    return made
+
+
+def _durability(topic: Topic) -> str:
+    """Offsets of records that are never stored are stored all the same."""
+    durability = topic.config.durability
+    return "memory" if durability == "ephemeral" else durability
