@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import cast
 
 from strandline.backup.backups import BackupInfo, Backups, Place
 from strandline.backup.take import reach_of
@@ -22,7 +21,6 @@ from strandline.env.disk import Disk, Lock, OsDisk
 from strandline.env.object_store import open_objects
 from strandline.env.objects import Objects
 from strandline.errors import Closed, Invalid, StrandlineError
-from strandline.inbox.inbox import Inbox
 from strandline.jobs import Job
 from strandline.lake.lake import Lake
 from strandline.lake.sweep import Swept
@@ -42,13 +40,17 @@ from strandline.topic.space import SpaceWatch
 from strandline.topic.state import TopicState
 from strandline.topic.topic import Topic
 from strandline.views import kinds
+from strandline.views.groups.group import Group
+from strandline.views.groups.groups import Groups
 from strandline.views.kv.kv import Kv
+from strandline.views.queue.queue import Queue
+from strandline.views.series.series import Series
 from strandline.views.shelf import Shelf
 from strandline.views.views import Views
 from strandline.wal.reader import Reader
 from strandline.wal.shard import Shard
 from strandline.wal.writer import as_unavailable
-from strandline.wiring import Base, make_roots, make_writer, wire_lake
+from strandline.wiring import Base, make_inbox, make_roots, make_writer, wire_lake
 
 SHARDS_MAX = 64
 _TICK_S = 1.0
@@ -164,8 +166,20 @@ class Store:
 
     def kv(self, name: str, **options: object) -> Kv:
         """The key-value map over a topic's keys, made with these options if there is none."""
-        self._check()
-        return cast("Kv", self._views.open(kinds.KV, name, options))
+        return self._views.open(kinds.KV, name, options)
+
+    def queue(self, name: str, **options: object) -> Queue:
+        """The work queue whose jobs are a topic's records, made if there is none."""
+        return self._views.open(kinds.QUEUE, name, options)
+
+    def series(self, name: str, **options: object) -> Series:
+        """A topic's records by source and time, made if there is none."""
+        return self._views.open(kinds.SERIES, name, options)
+
+    def group(self, topic: str, name: str, **options: object) -> Group:
+        """The consumer group of this name on a topic, made with these options."""
+        self._check_writable()
+        return self.groups.open(topic, name, options)
 
     @property
     def views(self) -> Views:
@@ -358,7 +372,7 @@ class Store:
             reader=self._reader,
             changing=self._checkpointing,
         )
-        self._wire_inbox()
+        self._inbox = make_inbox(self._base, self, self.id)
         self._wire_views()
         self._space = SpaceWatch(disk, layout, self._shards, self._settings.space)
         self._space.make_room()
@@ -377,19 +391,7 @@ class Store:
             is_alive=lambda topic_id: self._found.catalog.by_id(topic_id) is not None,
         )
         self._views = Views(shelf, self, kinds.KINDS)
-
-    def _wire_inbox(self) -> None:
-        def topic(name: str, create: bool) -> Topic:  # noqa: FBT001 - handed over as it is
-            return self.topic(name) if create else self.existing_topic(name)
-
-        self._inbox = Inbox(
-            open_objects(self._layout.incoming, disk=self._disk),
-            self._objects,
-            self._clock,
-            store_id=self.id,
-            topic=topic,
-            sync=self.sync,
-        )
+        self.groups = Groups(self, self.kv, self._clock)
 
     def _make_jobs(self) -> None:
         interval_s = self._settings.wal.sync_interval_ms / 1000
@@ -443,6 +445,7 @@ class Store:
         syncing = self._jobs[: len(self._shards)]
         for job in self._jobs[len(self._shards) :]:
             job.stop()
+        self.groups.close()
         self._views.shelf.close()
         with self._checkpointing:  # a job that did not stop in time writes no root any more
             self._roots.close()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from strandline.env.clock import Clock
 from strandline.env.disk import Disk
+from strandline.env.object_store import open_objects
 from strandline.env.objects import Objects
+from strandline.inbox.inbox import Inbox
 from strandline.lake.intake import Intake
 from strandline.lake.lake import Lake
 from strandline.settings import Settings
@@ -19,6 +21,7 @@ from strandline.topic.relocator import Relocator
 from strandline.topic.roots import Roots
 from strandline.topic.scrubber import Scrubber
 from strandline.topic.sealer import Sealer
+from strandline.topic.topic import Topic
 from strandline.wal.files import ShardFiles
 from strandline.wal.reader import Reader
 from strandline.wal.writer import Writer
@@ -79,6 +82,32 @@ def wire_lake(
         changing=changing,
     )
     return relocator, scrubber
+
+
+class Receiver(Protocol):
+    """Where deliveries go: a store."""
+
+    def topic(self, name: str) -> Topic: ...
+
+    def existing_topic(self, name: str) -> Topic: ...
+
+    def sync(self) -> None: ...
+
+
+def make_inbox(base: Base, store: Receiver, store_id: str) -> Inbox:
+    """What appends the deliveries of other processes."""
+
+    def topic(name: str, create: bool) -> Topic:  # noqa: FBT001 - handed over as it is
+        return store.topic(name) if create else store.existing_topic(name)
+
+    return Inbox(
+        open_objects(base.layout.incoming, disk=base.disk),
+        base.objects,
+        base.clock,
+        store_id=store_id,
+        topic=topic,
+        sync=store.sync,
+    )
 
 
 def make_roots(base: Base, found: Recovered, pins: Pins) -> Roots:

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
-from strandline.view_config import KvConfig
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from strandline.topic.topic import Topic
+from strandline.view_config import KvConfig, QueueConfig, SeriesConfig
+from strandline.views.host import Host
 from strandline.views.kv.fold import KvFold
 from strandline.views.kv.kv import Kv
+from strandline.views.queue.fold import QueueFold
+from strandline.views.queue.queue import Queue
+from strandline.views.series.fold import SeriesFold
+from strandline.views.series.series import Series
 from strandline.views.views import Kind
 
-KV = Kind("kv", KvConfig, "kv", ("",), KvFold, lambda host, _: Kv(host))
 
-KINDS = {kind.name: kind for kind in (KV,)}
+def _queue(host: Host[QueueFold], companion: Callable[[str], Topic]) -> Queue:
+    return Queue(host, dead=partial(companion, ":dead"))
+
+
+KV = Kind("kv", KvConfig, "kv", ("",), KvFold, lambda host, _: Kv(host))
+QUEUE = Kind("queue", QueueConfig, "queue", ("", ":leases"), QueueFold, _queue)
+SERIES = Kind("series", SeriesConfig, "series", ("",), SeriesFold, lambda host, _: Series(host))
+
+KINDS: dict[str, Kind[Any]] = {kind.name: kind for kind in (KV, QUEUE, SERIES)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -22,8 +22,10 @@ from strandline.views.host import Host
 from strandline.views.shelf import Shelf, ViewMaker
 from strandline.views.view import Fold, World
 
+V = TypeVar("V")
 
-class Kind(NamedTuple):
+
+class Kind(NamedTuple, Generic[V]):
     """One sort of view."""
 
     name: str
@@ -32,7 +34,7 @@ class Kind(NamedTuple):
     suffixes: tuple[str, ...]
     """Its topics by what is behind the view's name, the topic of that name first."""
     fold: Callable[[Any, World], Fold]
-    facade: Callable[[Host[Any], Callable[[str], Topic]], Any]
+    facade: Callable[[Host[Any], Callable[[str], Topic]], V]
     """Gets topics of the view's name and a suffix, made when there is none."""
 
 
@@ -52,17 +54,18 @@ class Topics(Protocol):
 class Views:
     """The views of one store, by name. Safe from many threads."""
 
-    def __init__(self, shelf: Shelf, topics: Topics, kinds: Mapping[str, Kind]) -> None:
+    def __init__(self, shelf: Shelf, topics: Topics, kinds: Mapping[str, Kind[Any]]) -> None:
         self.shelf = shelf
         self._topics = topics
         self._kinds = kinds
 
-    def open(self, kind: Kind, name: str, options: dict[str, object]) -> Any:
+    def open(self, kind: Kind[V], name: str, options: dict[str, object]) -> V:
         """The view of this name, made with these options if there is none."""
         topic = self._topic(kind, name, options)
-        return self.shelf.facade(self._maker(kind, topic), self._facade(kind, topic))
+        found: V = self.shelf.facade(self._maker(kind, topic), self._facade(kind, topic))
+        return found
 
-    def alter(self, kind: str | Kind, name: str, **options: object) -> None:
+    def alter(self, kind: str | Kind[Any], name: str, **options: object) -> None:
         """Change a view's options; it is folded again with them."""
         kind = self._kind(kind)
         topic = self._topics.existing_topic(name)
@@ -74,14 +77,14 @@ class Views:
         self.open(kind, name, {})
         self.shelf.rebuild(self._maker(kind, topic))
 
-    def rebuild(self, kind: str | Kind, name: str) -> None:
+    def rebuild(self, kind: str | Kind[Any], name: str) -> None:
         """Throw a view's state away, and fold the log again."""
         kind = self._kind(kind)
         topic = self._topics.existing_topic(name)
         self.open(kind, name, {})
         self.shelf.rebuild(self._maker(kind, topic))
 
-    def digest(self, kind: str | Kind, name: str) -> str:
+    def digest(self, kind: str | Kind[Any], name: str) -> str:
         """A checksum of all that can be seen of a view: the same before and after a rebuild."""
         kind = self._kind(kind)
         self.open(kind, name, {})
@@ -99,13 +102,13 @@ class Views:
             found += [(kind, name) for kind in KINDS if getattr(views, kind) is not None]
         return sorted(found)
 
-    def _kind(self, kind: str | Kind) -> Kind:
+    def _kind(self, kind: str | Kind[Any]) -> Kind[Any]:
         found = kind if isinstance(kind, Kind) else self._kinds.get(kind)
         if found is None:
             raise Invalid(f"there is no view {kind!r}: known are {', '.join(self._kinds)}")
         return found
 
-    def _topic(self, kind: Kind, name: str, options: dict[str, object]) -> Topic:
+    def _topic(self, kind: Kind[Any], name: str, options: dict[str, object]) -> Topic:
         own = {key: value for key, value in options.items() if key in _fields(kind)}
         others = {key: value for key, value in options.items() if key not in own}
         _refuse_unknown(kind, others)
@@ -129,7 +132,7 @@ class Views:
             )
         return topic
 
-    def _maker(self, kind: Kind, topic: Topic) -> ViewMaker:
+    def _maker(self, kind: Kind[Any], topic: Topic) -> ViewMaker:
         config = getattr(topic.config.views, kind.name)
         topics = [topic, *(self._companion(topic, suffix) for suffix in kind.suffixes[1:])]
         return ViewMaker(
@@ -140,7 +143,7 @@ class Views:
             partial(kind.fold, config),
         )
 
-    def _facade(self, kind: Kind, topic: Topic) -> Callable[[Host[Any]], Any]:
+    def _facade(self, kind: Kind[Any], topic: Topic) -> Callable[[Host[Any]], Any]:
         def made(host: Host[Any]) -> Any:
             return kind.facade(host, partial(self._companion, topic))
 
@@ -162,18 +165,18 @@ class Views:
             return None
 
 
-def _fields(kind: Kind) -> tuple[str, ...]:
+def _fields(kind: Kind[Any]) -> tuple[str, ...]:
     return kind.config.__struct_fields__
 
 
-def _config(kind: Kind, base: msgspec.Struct, options: dict[str, object]) -> msgspec.Struct:
+def _config(kind: Kind[Any], base: msgspec.Struct, options: dict[str, object]) -> msgspec.Struct:
     try:
         return msgspec.convert(msgspec.structs.asdict(base) | options, kind.config)
     except msgspec.ValidationError as error:
         raise Invalid(f"bad {kind.name} option: {error}") from error
 
 
-def _refuse_unknown(kind: Kind, others: dict[str, object]) -> None:
+def _refuse_unknown(kind: Kind[Any], others: dict[str, object]) -> None:
     topical = [name for name in TopicConfig.__struct_fields__ if name not in ("views",)]
     for name in others:
         if name not in topical:
