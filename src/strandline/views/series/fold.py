@@ -103,7 +103,7 @@ class SeriesFold:
         stored = self._map(session, space + _SOURCES, ram // 8)
         self._maps = (blocks, late, stored)
         self.index = Index(blocks, late)
-        self.sources = Sources(stored, ram // 4, self._seal_all)
+        self.sources = Sources(stored, ram // 4, self.index.seal)
         self.sources.next_number, self.sources.count = found.next_number, found.sources
         self.recount()
 
@@ -223,17 +223,17 @@ class SeriesFold:
                     source.oldest = at
                 source.max_at, source.max_seq = at, seq
             else:
-                source.ordered = False
                 source.oldest = min(source.oldest, at)
                 if at < source.end:
                     source.late += 1
                     late.append((source.number, at, seq, kind))
                     continue
+                source.ordered = False
             source.ats.append(at)
             source.seqs.append(seq)
             source.kinds.append(kind)
             if len(source.ats) >= full:
-                self._seal(source)
+                sources.seal(source, len(source.ats) - tuning.spacing)
                 full = 2 * tuning.spacing
         self.index.add_late(late)
         self.newest = max(self.newest, *found.ats)
@@ -250,18 +250,6 @@ class SeriesFold:
         self.counts.late += came_late
         self.points += sum(routes)
         self.sources.tail_points += sum(routes) - late
-
-    def _seal(self, source: Source) -> None:
-        """All but the last points of a tail that is long enough."""
-        count = len(source.ats) - self.index.tuning.spacing
-        self.index.seal(source, count)
-        self.sources.tail_points -= count
-
-    def _seal_all(self, source: Source) -> None:
-        """The tail of a source that leaves memory."""
-        count = len(source.ats)
-        self.index.seal(source, count)
-        self.sources.tail_points -= count
 
     def _raise_floor(self, record: Floor) -> None:
         if self.floor_seq:

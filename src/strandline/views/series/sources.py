@@ -27,8 +27,10 @@ SEAL_MIN = 16
 class Sources:
     """What is known of all sources. Owned by one thread."""
 
-    def __init__(self, stored: PagedMap, bytes_max: int, seal: Callable[[Source], None]) -> None:
-        """``seal`` puts the whole tail of a source into blocks."""
+    def __init__(
+        self, stored: PagedMap, bytes_max: int, seal: Callable[[Source, int], None]
+    ) -> None:
+        """``seal`` makes blocks of so many points of a tail."""
         self._stored = stored
         self._bytes_max = bytes_max
         self._seal = seal
@@ -91,6 +93,14 @@ class Sources:
             self.tail_points -= len(source.ats)
         self.count -= 1
 
+    def seal(self, source: Source, count: int) -> None:
+        """Make blocks of the first points of a source in memory."""
+        before = len(source.ats)
+        try:
+            self._seal(source, count)
+        finally:
+            self.tail_points -= before - len(source.ats)
+
     def shrink(self) -> None:
         """Come back below the bound."""
         if self.size > self._bytes_max:
@@ -117,7 +127,7 @@ class Sources:
     def _put_away(self, name: bytes, source: Source) -> None:
         """What can fail comes first, so that nothing is lost when it does."""
         if len(source.ats) >= SEAL_MIN:
-            self._seal(source)
+            self.seal(source, len(source.ats))
         if source.dirty:
             self._stored.put(name, encode(source))
         del self.hot[name]

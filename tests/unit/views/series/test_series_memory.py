@@ -1,0 +1,147 @@
+"""Promise: a series counts the memory that it takes, stays within what it was given, and gives back
+what it is asked for."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import tracemalloc
+
+import pytest
+
+from strandline.errors import MemoryPressure
+from strandline.settings import ViewSettings
+from strandline.views.series.source import POINT_BYTES, SOURCE_BYTES, Source
+from tests.unit.store.world import World
+from tests.unit.views.series.series_world import host_of, open_series, rebuild
+
+SMALL = ViewSettings(memory_bytes=64 << 20)
+
+
+def share_of(world: World):
+    return world.store._views.shelf.budget.share("series")
+
+
+def test_the_size_of_a_source_is_what_python_says():
+    sources = [Source(n + (1 << 40)) for n in range(100)]
+    for source in sources:
+        for n in range(1000):
+            source.ats.append(n << 40)
+            source.seqs.append(n << 40)
+            source.kinds.append(n)
+
+    measured = sum(
+        sys.getsizeof(s) + sum(map(sys.getsizeof, (s.ats, s.seqs, s.kinds))) for s in sources
+    )
+
+    assert measured == pytest.approx(100 * (SOURCE_BYTES + 1000 * POINT_BYTES), rel=0.1)
+
+
+def test_many_sources_take_as_much_memory_as_is_counted():
+    world = World()
+    gps = open_series(world.store, level=6)
+    gps.append_many([("warm", 1, b"")] * 100)
+    gc.collect()
+    tracemalloc.start()
+    before = share_of(world).used
+
+    for first in range(0, 5000, 500):
+        gps.append_many([(f"source-{n}", 1, b"") for n in range(first, first + 500)] * 3)
+    host_of(world.store).fold.recount()
+    gc.collect()
+    sources = tracemalloc.take_snapshot().filter_traces(
+        [tracemalloc.Filter(True, "*/views/series/*")]
+    )
+    tracemalloc.stop()
+
+    taken = sum(found.size for found in sources.statistics("filename"))
+    assert share_of(world).used - before == pytest.approx(taken, rel=0.25)
+
+
+def test_sources_beyond_the_bound_leave_memory_and_are_still_read():
+    world = World(views=SMALL)
+    gps = open_series(world.store)
+    bound = host_of(world.store).world.ram_bytes // 4
+
+    for first in range(0, 4000, 500):
+        gps.append_many([(n, n, b"%d" % n) for n in range(first, first + 500)])
+
+    with host_of(world.store).reading() as fold:
+        assert fold.sources.size <= bound
+        assert 0 < len(fold.sources.hot) < 4000
+    assert [gps.latest(n).payload for n in (0, 1999, 3999)] == [b"0", b"1999", b"3999"]
+    assert gps.statistics().sources == 4000
+
+
+def test_a_source_that_is_written_to_stays_in_memory():
+    world = World(views=SMALL)
+    gps = open_series(world.store)
+
+    for n in range(4000):
+        gps.append("busy", n, b"")
+        gps.append(n, n, b"")
+
+    with host_of(world.store).reading() as fold:
+        assert b"busy" in fold.sources.hot
+        assert b"0" not in fold.sources.hot
+
+
+def test_all_that_was_counted_is_given_back_with_the_fold():
+    world = World()
+    gps = open_series(world.store)
+    gps.append_many([(n % 50, n, b"") for n in range(5000)])
+    rebuild(world.store)
+    before = host_of(world.store).fold.recount()
+
+    for _ in range(3):
+        rebuild(world.store)
+
+    assert host_of(world.store).fold.recount() == share_of(world).used == before
+
+
+def test_the_share_can_ask_for_memory_back():
+    world = World()
+    gps = open_series(world.store)
+    gps.append_many([(n, n, b"") for n in range(5000)])
+    share = share_of(world)
+    host_of(world.store).fold.recount()
+    before = share.used
+
+    (evict,) = share._evictors
+    freed = evict(1 << 30)
+
+    assert share.used == before - freed
+    assert freed > 1000 * SOURCE_BYTES
+    assert len(gps.range_all()) == 5000
+
+
+def test_a_view_that_is_busy_gives_nothing_back_and_nobody_waits():
+    world = World()
+    gps = open_series(world.store)
+    gps.append("bus", 1, b"")
+    (evict,) = share_of(world)._evictors
+    host = host_of(world.store)
+    freed = []
+
+    with host.lock:
+        asking = threading.Thread(target=lambda: freed.append(evict(1000)))
+        asking.start()
+        asking.join(30)
+
+    assert freed == [0]
+
+
+def test_an_append_without_memory_is_refused_and_can_be_repeated():
+    world = World()
+    gps = open_series(world.store)
+    share = share_of(world)
+    much = share.limit * 3
+    share.charge(much)
+
+    with pytest.raises(MemoryPressure):
+        gps.append("bus", 1, b"")
+    share.release(much)
+    gps.append("bus", 1, b"")
+
+    assert len(gps.range("bus")) == 1
