@@ -18,7 +18,6 @@ import msgspec
 
 from strandline.views.groups.assignment import Waiting
 
-
 _ENDS_SPARE = 100
 
 

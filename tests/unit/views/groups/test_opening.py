@@ -1,0 +1,100 @@
+"""Promise: a group is one object for all who use it, with options that are checked."""
+
+from __future__ import annotations
+
+import pytest
+
+from strandline.errors import Invalid
+from tests.unit.views.groups.world import TOPIC, GroupWorld, seqs
+
+
+def test_who_opens_a_group_again_gets_the_same():
+    world = GroupWorld()
+
+    assert world.group(lease_s=5) is world.group(lease_s=5)
+    assert world.group() is world.group(lease_s=5)
+
+
+def test_a_group_that_is_open_is_not_opened_with_other_options():
+    world = GroupWorld()
+    world.group(mode="exclusive")
+
+    with pytest.raises(Invalid, match="other options"):
+        world.group(mode="shared", lease_s=9)
+
+
+def test_a_group_that_was_closed_can_be_opened_with_other_options():
+    world = GroupWorld()
+    world.append(2)
+    world.group(mode="exclusive").close()
+
+    group = world.group(mode="shared")
+
+    assert group.options.mode == "shared"
+    assert seqs(group.join("ann").read(max=9)) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mode": "fair"},
+        {"lease_s": 0},
+        {"lease_s": float("nan")},
+        {"lease_s": "30"},
+        {"deliveries_max": -1},
+        {"window": 0},
+        {"start": "middle"},
+        {"leases": 3},
+    ],
+)
+def test_a_bad_option_is_refused(options):
+    with pytest.raises(Invalid):
+        GroupWorld().group(**options)
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "-a", "a" * 300, 3])
+def test_a_bad_name_is_refused(name):
+    with pytest.raises(Invalid):
+        GroupWorld().group(name)
+
+
+def test_the_names_of_a_topics_groups_are_known_once_they_were_joined():
+    world = GroupWorld()
+    world.group("never")
+    for name in ("mails", "billing"):
+        world.group(name).join("ann")
+
+    assert world.groups.names(TOPIC) == ["billing", "mails"]
+
+
+@pytest.mark.parametrize(
+    ("durability", "expected"), [("fsync", "fsync"), ("memory", "memory"), ("ephemeral", "memory")]
+)
+def test_offsets_and_dead_letters_are_as_durable_as_the_topic(durability, expected):
+    world = GroupWorld()
+    world.store.create_topic(TOPIC, durability=durability)
+    world.append()
+    member = world.group(deliveries_max=1).join("ann")
+
+    member.read()[0].nack()
+
+    assert world.store.topic(TOPIC + ":groups").config.durability == expected
+    assert world.dead().config.durability == expected
+
+
+def test_a_new_group_may_begin_behind_the_latest_record():
+    world = GroupWorld()
+    world.append(3)
+    member = world.group(start="latest").join("ann")
+    world.append(1)
+
+    assert seqs(member.read(max=9)) == [4]
+
+
+def test_a_group_on_a_topic_that_is_not_there_makes_it():
+    world = GroupWorld()
+
+    member = world.group().join("ann")
+    world.append(1)
+
+    assert seqs(member.read()) == [1]

@@ -1,0 +1,78 @@
+"""A store on a simulated machine with consumer groups on one topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from strandline.testing.choices import Choices
+from strandline.topic.topic import Topic
+from strandline.views.groups.group import Group
+from strandline.views.groups.groups import Groups
+from strandline.views.groups.keeping import PREFIX
+from strandline.views.groups.member import Delivery
+from strandline.views.groups.offsets import Offsets, decode
+from tests.unit.store import world
+
+TOPIC = "orders"
+GROUP = "billing"
+LEASE_S = 30.0
+
+
+class GroupWorld(world.World):
+    """A machine with a store, and the groups of that store."""
+
+    def __init__(self, **parts: object) -> None:
+        super().__init__(**parts)
+        self.groups = self._groups()
+
+    @property
+    def topic(self) -> Topic:
+        return self.store.topic(TOPIC)
+
+    def group(self, name: str = GROUP, **options: object) -> Group:
+        return self.groups.open(TOPIC, name, options)
+
+    def another(self, **options: object) -> Group:
+        """The same group opened a second time, as another process would."""
+        return self._groups().open(TOPIC, GROUP, options)
+
+    def append(self, count: int = 1, *, keys: Iterable[bytes | None] | None = None) -> list[int]:
+        """Append records whose data is their seq."""
+        keys = [None] * count if keys is None else list(keys)
+        first = self.topic.head_seq + 1
+        data = [b"%d" % seq for seq in range(first, first + len(keys))]
+        self.topic.append_many(data, keys=keys)
+        return list(range(first, first + len(keys)))
+
+    def restart(self, *, cleanly: bool = True) -> None:
+        self.groups.close()
+        if cleanly:
+            self.reopen()
+        else:
+            self.kill()
+        self.groups = self._groups()
+
+    def lose_power(self, choices: Choices) -> None:
+        """Cut the power; what was not synced is lost as the choices say."""
+        self.groups.close()
+        old, self.disk = self.disk, self.disk.crash(choices)
+        old.power_off()
+        self.store.close()
+        self.store = self.open()
+        self.groups = self._groups()
+
+    def stored(self, name: str = GROUP) -> Offsets:
+        """What the kv map says of a group."""
+        value = self.store.kv(TOPIC + ":groups").get(PREFIX + name)
+        assert value is not None
+        return decode(value, "here").offsets
+
+    def dead(self, name: str = GROUP) -> Topic:
+        return self.store.existing_topic(f"{TOPIC}:{name}:dead")
+
+    def _groups(self) -> Groups:
+        return Groups(self.store, self.store.kv, self.clock)
+
+
+def seqs(deliveries: Iterable[Delivery]) -> list[int]:
+    return [delivery.seq for delivery in deliveries]
