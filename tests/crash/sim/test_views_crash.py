@@ -7,14 +7,18 @@ is folded from nothing; it goes on from there; and it is found the same after a 
 
 from __future__ import annotations
 
+import contextlib
 import random
 
 import pytest
 
+from strandline.errors import Invalid
 from strandline.testing.sim_clock import SimClock
 from strandline.views import kinds
 from strandline.views.kv.kv import Kv
 from strandline.views.kv.values import Put
+from strandline.views.queue.queue import Queue
+from strandline.views.series.series import Series
 from tests.crash.sim.views import Life, Sort
 from tests.crash.sim.world import seeds
 from tests.unit.views.world import TALLY, Tally
@@ -47,9 +51,56 @@ def _kv(view: Kv, chance: random.Random, clock: SimClock) -> None:
         view.batch([Put(b"%d" % n, value) for n in range(chance.randrange(1, 6))])
 
 
+def _queue(view: Queue, chance: random.Random, clock: SimClock) -> None:
+    drawn = chance.random()
+    if drawn < 0.35:
+        view.put_many(
+            [b"job" * chance.randrange(9) for _ in range(chance.choice((1, 2, 12)))],
+            priority=chance.choice((1, 5, 9)),
+            delay=chance.choice((0, 0, 0, 30)),
+            ttl=chance.choice((None, None, 60)),
+        )
+    elif drawn < 0.45:
+        key, group = f"k{chance.randrange(4)}", f"g{chance.randrange(3)}"
+        view.put(b"unique", key=key, group=group)
+    elif drawn < 0.5:
+        _ = view.resume() if view.paused else view.pause()
+    elif drawn < 0.53:
+        view.compact()
+    elif drawn < 0.56:
+        view.dead.redrive()
+    else:
+        jobs = view.claim(chance.choice((1, 3, 10)), worker="w", lease=chance.choice((1, 60)))
+        half = len(jobs) // 2
+        if chance.random() < 0.6:
+            view.ack_many(jobs[:half])
+            view.nack_many(jobs[half:], delay=chance.choice((0, 5)))
+        elif chance.random() < 0.3:
+            clock.advance(2)
+
+
+def _series(view: Series, chance: random.Random, clock: SimClock) -> None:
+    now = clock.now_us() // 1000
+    points = [
+        (
+            chance.randrange(5),
+            now - chance.choice((0, 0, 0, 5, 50, 2000)),
+            b"p" * chance.randrange(9),
+        )
+        for _ in range(chance.choice((1, 3, 25)))
+    ]
+    clock.advance(0.02)
+    with contextlib.suppress(Invalid):  # before the floor: refused
+        view.append_many(points)
+    if chance.random() < 0.05:
+        view.run_retention(now - 300)
+
+
 SORTS = {
     "tally": Sort(TALLY, {}, _tally),
     "kv": Sort(kinds.KV, {"history": 3, "grace_ms": 10_000}, _kv),
+    "queue": Sort(kinds.QUEUE, {"deliveries_max": 2}, _queue),
+    "series": Sort(kinds.SERIES, {"jitter": 10, "unit": "ms"}, _series),
 }
 
 
@@ -66,7 +117,7 @@ def test_a_view_is_what_its_log_folds_into_after_many_crashes(sort, seed):
 
 
 def _live(sort: str, durability: str, *, seed: int) -> None:
-    life = Life(SORTS[sort], seed, durability=durability, share=0.2)
+    life = Life(SORTS[sort], seed, durability=durability, share=0.2, shards=1 + seed % 3)
 
     life.live(steps=60)
     heads = [life.check(disk) for disk in life.left]

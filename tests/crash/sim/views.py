@@ -7,6 +7,8 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import msgspec
+
 import strandline
 from strandline.settings import LakeSettings, SegmentSettings, Settings, ViewSettings
 from strandline.store import Store
@@ -38,13 +40,18 @@ class Sort(NamedTuple):
 class Life:
     """One life of a store, and the disks that a crash at some moments of it would have left."""
 
-    def __init__(self, sort: Sort, seed: int, *, durability: str, share: float) -> None:
+    def __init__(
+        self, sort: Sort, seed: int, *, durability: str, share: float, shards: int
+    ) -> None:
         self._sort = sort
         self._chance = random.Random(seed)
         self._share = share
         self.clock = SimClock()
         self.disk = SimDisk(seed=seed)
-        self.store = _open(self.disk, self.clock)
+        self._settings = msgspec.structs.replace(
+            SETTINGS, wal=msgspec.structs.replace(SMALL_WAL, shards=shards)
+        )
+        self.store = self._open(self.disk, self.clock)
         self.view = self._open_view(self.store, durability=durability)
         self.left: list[SimDisk] = []
 
@@ -70,7 +77,7 @@ class Life:
     def check(self, disk: SimDisk) -> int:
         """What is found on a disk after a crash is what folding its log gives; records of it."""
         clock = SimClock(wall_us=self.clock.now_us())
-        store = _open(disk, clock)
+        store = self._open(disk, clock)
         try:
             self._open_view(store)
             found = self._digest(store)
@@ -86,7 +93,7 @@ class Life:
             head = store.existing_topic(NAME).head_seq
         finally:
             store.close()
-        again = _open(disk, clock)
+        again = self._open(disk, clock)
         try:
             self._open_view(again)
             assert self._digest(again) == before, "the view is another one after a clean close"
@@ -112,6 +119,7 @@ class Life:
     def _views(self, store: Store) -> Any:
         return store._views
 
-
-def _open(disk: SimDisk, clock: SimClock) -> Store:
-    return strandline.open(PATH, disk=disk, clock=clock, settings=SETTINGS, start_jobs=False)
+    def _open(self, disk: SimDisk, clock: SimClock) -> Store:
+        return strandline.open(
+            PATH, disk=disk, clock=clock, settings=self._settings, start_jobs=False
+        )
