@@ -1,0 +1,177 @@
+"""Points of one write <-> the data of a record. Pure.
+
+Points that came together and have the same fields stand in a table: rows of (series, at), and one
+dense column for each field. A record's data is a list of tables as MessagePack, each an array::
+
+    measurement  str
+    fields       [[name, kind], ...]
+    series       canonical tags (names.py), each once, 0x01 between them; behind one byte that says
+                 how: 0 as they are, 1 as a zstd frame
+    count        rows
+    rows         the number of each row's series, packed (packing.py); empty when one series has all
+                 rows, or every row its own
+    at           nanoseconds since 1970, packed
+    columns      one for each field, packed
+    order        each row's place in the write, packed; empty when tables cannot meet
+
+Of two points with the same series, field and time the later counts. Rows of one table are in order.
+Two tables of one measurement may hold the same points, so they tell the order of their rows.
+
+Every record can be read by itself. It names its series by their tags, not by a number that another
+record has given: so whichever records have left the log, the others mean the same.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from strandline.errors import Corrupt
+from strandline.views.metrics.kinds import Ints, Kind
+from strandline.views.metrics.names import BETWEEN_SERIES
+from strandline.views.metrics.packing import pack, unpack
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+TABLE_BYTES_MAX = 256 * 1024
+"""About as much one table has before it is packed: records stay below their limit."""
+
+_PLAIN, _ZSTD = b"\x00", b"\x01"
+_ZSTD_BYTES_MIN = 256
+_SERIES_BYTES_MAX = 64 * 1024 * 1024
+
+
+class Table(NamedTuple):
+    """Rows of one measurement with the same fields."""
+
+    measurement: str
+    fields: tuple[tuple[str, Kind], ...]
+    series: Sequence[bytes]
+    rows: Ints | None
+    """The series of each row, a place in ``series``. None: one has all, or each row its own."""
+    at: Ints
+    columns: Sequence[Ints]
+    order: Ints | None = None
+
+    @property
+    def points(self) -> int:
+        return len(self.at) * len(self.fields)
+
+
+class _Stored(msgspec.Struct, frozen=True, array_like=True):
+    measurement: str
+    fields: list[tuple[str, int]]
+    series: bytes
+    count: int
+    rows: bytes
+    at: bytes
+    columns: list[bytes]
+    order: bytes
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(list[_Stored])
+
+
+def encode(tables: Sequence[Table]) -> bytes:
+    """Tables as the data of one record."""
+    return _ENCODER.encode([_stored(table) for table in tables])
+
+
+def decode(data: bytes) -> list[Table]:
+    """The tables again; Corrupt when it is not what ``encode`` gave."""
+    try:
+        return [_table(stored) for stored in _DECODER.decode(data)]
+    except (msgspec.DecodeError, ValueError, zstd.ZstdError) as error:
+        raise Corrupt(f"points cannot be read ({error})", path="a record") from error
+
+
+def cut(table: Table) -> Iterator[Table]:
+    """The same rows as tables that are not too large for a record."""
+    row_bytes = 16 + 8 * len(table.fields)
+    if table.rows is None and len(table.series) > 1:
+        row_bytes += 2 + sum(map(len, table.series)) // len(table.series)
+    step = max(1, TABLE_BYTES_MAX // row_bytes)
+    if len(table.at) <= step and sum(map(len, table.series)) <= TABLE_BYTES_MAX:
+        yield table
+        return
+    if table.rows is not None:  # how many series a part has cannot be known beforehand
+        step = max(1, min(step, TABLE_BYTES_MAX // (row_bytes + max(map(len, table.series)))))
+    for first in range(0, len(table.at), step):
+        yield _part(table, slice(first, first + step))
+
+
+def _part(table: Table, chosen: slice) -> Table:
+    series, rows = table.series, table.rows
+    if rows is not None:
+        used, rows = np.unique(rows[chosen], return_inverse=True)
+        series = [series[place] for place in used.tolist()]
+        rows = None if len(series) == 1 else rows.astype("<i8")
+    elif len(series) > 1:
+        series = series[chosen]
+    return table._replace(
+        series=series,
+        rows=rows,
+        at=table.at[chosen],
+        columns=[column[chosen] for column in table.columns],
+        order=None if table.order is None else table.order[chosen],
+    )
+
+
+def _stored(table: Table) -> _Stored:
+    joined = BETWEEN_SERIES.join(table.series)
+    short = len(joined) < _ZSTD_BYTES_MIN
+    return _Stored(
+        measurement=table.measurement,
+        fields=[(name, int(kind)) for name, kind in table.fields],
+        series=_PLAIN + joined if short else _ZSTD + zstd.compress(joined, 1),
+        count=len(table.at),
+        rows=b"" if table.rows is None else pack(table.rows, Kind.INT),
+        at=pack(table.at, Kind.INT),
+        columns=[
+            pack(column, kind)
+            for (_, kind), column in zip(table.fields, table.columns, strict=True)
+        ],
+        order=b"" if table.order is None else pack(table.order, Kind.INT),
+    )
+
+
+def _table(stored: _Stored) -> Table:
+    count, fields = stored.count, tuple((name, Kind(kind)) for name, kind in stored.fields)
+    series = _series(stored.series)
+    rows = unpack(stored.rows, count, Kind.INT) if stored.rows else None
+    if rows is None:
+        whole = len(series) in (1, count)
+    else:
+        whole = not count or (int(rows.min()) >= 0 and int(rows.max()) < len(series))
+    if not whole or len(stored.columns) != len(fields):
+        raise Corrupt("rows do not fit to their series or fields", path="a record")
+    return Table(
+        measurement=stored.measurement,
+        fields=fields,
+        series=series,
+        rows=rows,
+        at=unpack(stored.at, count, Kind.INT),
+        columns=[
+            unpack(column, count, kind)
+            for (_, kind), column in zip(fields, stored.columns, strict=True)
+        ],
+        order=unpack(stored.order, count, Kind.INT) if stored.order else None,
+    )
+
+
+def _series(packed: bytes) -> list[bytes]:
+    joined = packed[1:]
+    if packed[:1] == _ZSTD:
+        unpacker = zstd.ZstdDecompressor()
+        joined = unpacker.decompress(joined, _SERIES_BYTES_MAX)
+    elif packed[:1] != _PLAIN:
+        raise Corrupt("series are neither plain nor zstd", path="a record")
+    return joined.split(BETWEEN_SERIES)

@@ -1,0 +1,342 @@
+"""The fold of a metrics view: records in, points by series and time out.
+
+    record ─▶ tables ─▶ tail ─▶ run ─▶ merged run          points
+                 └─▶ catalogue                             names, kinds, series
+                 └─▶ lives                                 which records still matter
+    rule, floor, progress ─▶ standings, floors
+
+    space + 0    pages of blocks (pages.py)
+    space + 1    the index of blocks (index.py)
+    space + 2    facts (facts.py)
+
+Points become a run when the tail is full, before a save, and when memory is short. None of that
+changes what anybody sees: the digest is of points, names, rules and floors.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from strandline.memory import Share
+from strandline.reservoir.map.map import PagedMap
+from strandline.reservoir.session import Session
+from strandline.view_config import MetricsConfig
+from strandline.views.metrics.batch import Table
+from strandline.views.metrics.catalogue import Catalogue, Measurement
+from strandline.views.metrics.digest import digest_of
+from strandline.views.metrics.facts import Facts
+from strandline.views.metrics.index import Index
+from strandline.views.metrics.kinds import INT64_MIN, Ints, Kind
+from strandline.views.metrics.lives import Lives
+from strandline.views.metrics.merging import Merge, Merging
+from strandline.views.metrics.pages import Pages
+from strandline.views.metrics.reading import Reader
+from strandline.views.metrics.records import Floor, Written, meaning
+from strandline.views.metrics.rules import Progress, Standing
+from strandline.views.metrics.runs import Run, Runs, by_field
+from strandline.views.metrics.standings import Standings
+from strandline.views.metrics.tail import FIELD_SHIFT, Tail
+from strandline.views.view import Rows, World
+
+TAIL_POINTS_MAX = 1 << 16
+TAIL_POINTS_MIN = 1 << 10
+MERGE_FACTOR = 4
+"""So many points are merged for each that comes: more than the sizes of runs ask for."""
+MERGE_POINTS_MIN = 1 << 16
+
+_TAIL_POINT_BYTES = 24
+_SERIES_BYTES = 400
+"""What a new series takes, until it is measured."""
+
+
+class Counts(msgspec.Struct):
+    """What was not taken. Not part of what the view is: a replay may not meet it again."""
+
+    ignored: int = 0
+    """Records that are nothing to this view."""
+    other_kind: int = 0
+    """Points of plain records whose field has another kind."""
+    below_floor: int = 0
+    """Points that came when their time was over."""
+
+
+class _State(msgspec.Struct):
+    next_page: int = 1
+    next_run: int = 1
+    order: list[int] = []
+    merge: Merge | None = None
+    standings: list[Standing] = []
+    counts: Counts = msgspec.field(default_factory=Counts)
+
+
+class _Meter:
+    """Counts a fold's memory in its share, and no longer when the fold is gone."""
+
+    def __init__(self, share: Share) -> None:
+        self._share = share
+        self._charged = 0
+
+    def set(self, size: int) -> None:
+        if size > self._charged:
+            self._share.charge(size - self._charged)
+        elif size < self._charged:
+            self._share.release(self._charged - size)
+        self._charged = size
+
+
+class MetricsFold:
+    """Measurements, folded from records. Owned by one thread: whoever holds its host's lock."""
+
+    def __init__(self, config: MetricsConfig, world: World) -> None:
+        self.catalogue = Catalogue()
+        self.standings = Standings()
+        self.counts = Counts()
+        self._config = config
+        self._world = world
+        self._meter = _Meter(world.share)
+        weakref.finalize(self, self._meter.set, 0).atexit = False
+        size = min(TAIL_POINTS_MAX, max(TAIL_POINTS_MIN, world.ram_bytes // 4 // _TAIL_POINT_BYTES))
+        self._tail = Tail(size)
+
+    def load(self, session: Session, space: int, state: bytes) -> None:
+        """Begin with what was saved; with nothing when the state is empty."""
+        saved = msgspec.msgpack.decode(state, type=_State) if state else _State()
+        ram, spill = self._world.ram_bytes, self._world.spill
+        self._pages = Pages(
+            session, space, next_number=saved.next_page, spill=spill, ram_bytes=ram // 2
+        )
+        self._index = Index(PagedMap(session, space=space + 1, ram_bytes=ram // 4, spill=spill))
+        self._facts = Facts(PagedMap(session, space=space + 2, ram_bytes=ram // 4, spill=spill))
+        self._runs = Runs(
+            self._index,
+            self._pages,
+            next_number=saved.next_run,
+            block_points=self._config.block_points,
+        )
+        self._merging = Merging(self._runs, self._kind_of, self._floor_of)
+        self.reader = Reader(self._runs, self._tail)
+        self.lives = Lives(self._facts)
+        self.counts = saved.counts
+        self.catalogue.load(self._facts)
+        by_number = {run.number: run for _, run in self._facts.all("u", kind=Run)}
+        self._runs.runs = [by_number[number] for number in saved.order]
+        self._runs_saved = set(saved.order)
+        self._merging.resume(saved.merge)
+        floors = {found.name: found.floor for found in self.catalogue.measurements}
+        self.standings.load(saved.standings, floors)
+        self._measure()
+
+    def save(self, session: Session) -> bytes:
+        """Hand over what has changed since the last save."""
+        self.flush()
+        self.catalogue.save(self._facts)
+        self.lives.save()
+        self._save_runs()
+        self._pages.save()
+        self._index.map.save()
+        self._facts.map.save()
+        self._measure()
+        state = _State(
+            next_page=self._pages.next_number,
+            next_run=self._runs.next_number,
+            order=[run.number for run in self._runs.runs],
+            merge=self._merging.current,
+            standings=self.standings.dump(),
+            counts=self.counts,
+        )
+        return msgspec.msgpack.encode(state)
+
+    def apply(self, source: int, rows: Rows) -> None:
+        """Fold records in."""
+        assert source == 0, "a metrics view has one topic"
+        for seq, ts, meta, data in zip(rows.seqs, rows.stamps, rows.metas, rows.data, strict=True):
+            said = meaning(meta, data, ts)
+            if isinstance(said, Written):
+                self._take(said.tables, seq)
+                if said.progress is not None:
+                    self._advance(said.progress, seq)
+                elif not said.tables:
+                    self.counts.ignored += 1
+            elif isinstance(said, Floor):
+                self._raise_floor(said, seq)
+            elif said is None:
+                self.counts.ignored += 1
+            else:
+                for replaced in self.standings.put(said, seq):
+                    self.lives.replaced(replaced)
+        self._meter.set(self._ram())
+
+    def digest(self) -> bytes:
+        """A checksum of all points, names, rules and floors."""
+        return digest_of(self.catalogue, self.standings, self.reader)
+
+    def flush(self) -> None:
+        """Sort the tail into a run, and merge a little."""
+        if self._tail.count:
+            columns, at, bits = self._tail.take()
+            kept = at >= self.catalogue.floors()[columns >> FIELD_SHIFT]
+            if not kept.all():
+                columns, at, bits = columns[kept], at[kept], bits[kept]
+            if len(at):
+                self._begin_run(columns, at, bits)
+            self._merging.work(max(MERGE_POINTS_MIN, MERGE_FACTOR * len(at)))
+        self._measure()
+
+    def _begin_run(self, columns: Ints, at: Ints, bits: Ints) -> None:
+        run = self._runs.begin()
+        for number, points in by_field(columns, at, bits):
+            field = self.catalogue.fields[number]
+            self._runs.write(run, number, field.kind, points)
+            ends = np.flatnonzero(np.append(points.series[1:] != points.series[:-1], True))
+            table = self.catalogue.measurements[field.measurement].series
+            table.seen(points.series[ends], points.at[ends])
+        self._runs.runs.append(run)
+
+    def evict(self, wanted: int) -> int:
+        """Bring memory down, if it can be; by how many bytes."""
+        before = self._ram()
+        self.flush()
+        self._pages.shrink(max(0, self._pages.ram - wanted))
+        self._measure()
+        return max(0, before - self._ram())
+
+    def live_series(self, measurement: Measurement) -> Ints:
+        """Series with a point that is not below the floor."""
+        numbers = measurement.series.numbers()
+        if measurement.floor == INT64_MIN:
+            return numbers
+        live = measurement.series.last_at(numbers) >= measurement.floor
+        for field in measurement.fields.values():
+            tail = self._tail.points(field.number)
+            newest = np.unique(tail.series[tail.at >= measurement.floor])
+            live[numbers.searchsorted(newest)] = True
+        return numbers[live]
+
+    def kept_records(self) -> set[int]:
+        """Records that must stay in the log, whatever their points."""
+        return {field.defined_by for field in self.catalogue.fields} | self.standings.seqs()
+
+    def statistics(self) -> dict[str, int]:
+        """What there is, in numbers."""
+        runs = self._runs.runs
+        return {
+            "tail_points": self._tail.count,
+            "runs": len(runs),
+            "run_points": sum(run.points for run in runs),
+            "blocks": sum(span.blocks for run in runs for span in run.spans.values()),
+            "ram_bytes": self._ram(),
+        }
+
+    def _take(self, tables: list[Table], seq: int) -> None:
+        """Put points into the tail, in the order in which they were written."""
+        ordered: list[tuple[Ints, Ints, Ints, Ints]] = []
+        for table in tables:
+            for columns, at, bits, order in self._columns(table, seq):
+                if order is None:
+                    self._add(columns, at, bits)
+                else:
+                    ordered.append((columns, at, bits, order))
+        if ordered:
+            columns, at, bits, order = map(np.concatenate, zip(*ordered, strict=True))
+            places = np.argsort(order, kind="stable")
+            self._add(columns[places], at[places], bits[places])
+
+    def _columns(self, table: Table, seq: int) -> Iterator[tuple[Ints, Ints, Ints, Ints | None]]:
+        """What there is to take of a table, field by field: columns, times, bits, order."""
+        measurement = self.catalogue.measurement(table.measurement)
+        fields = [self.catalogue.field(measurement, name, kind, seq) for name, kind in table.fields]
+        self.lives.add(seq, measurement.number, int(table.at.max()))
+        at, order, taken = table.at, table.order, None
+        if int(at.min()) < measurement.floor:
+            taken = at >= measurement.floor
+            self.counts.below_floor += (len(at) - int(taken.sum())) * len(fields)
+            table, at = _without(table, taken), at[taken]
+            order = None if order is None else order[taken]
+            if not len(at):
+                return
+        self.standings.late(measurement.name, at)
+        numbers = self.catalogue.numbers_of(measurement, table.series)
+        rows = numbers if table.rows is None else numbers[table.rows]
+        for field, bits in zip(fields, table.columns, strict=True):
+            if field is None:
+                self.counts.other_kind += len(at)
+                continue
+            columns = rows + (field.number << FIELD_SHIFT)
+            yield np.broadcast_to(columns, len(at)), at, bits, order
+
+    def _add(self, columns: Ints, at: Ints, bits: Ints) -> None:
+        first = 0
+        while first < len(at):
+            if not self._tail.room:
+                self.flush()
+            following = first + self._tail.room
+            self._tail.add(columns[first:following], at[first:following], bits[first:following])
+            first = following
+
+    def _advance(self, progress: Progress, seq: int) -> None:
+        """Points were the outcome of a rule: it is further now."""
+        made = self.catalogue.measurement(progress.into)
+        self.lives.add(seq, made.number, max(progress.redone, default=progress.until - 1))
+        self.standings.advance(progress, seq)
+
+    def _raise_floor(self, said: Floor, seq: int) -> None:
+        measurement = self.catalogue.measurement(said.measurement)
+        if said.floor <= measurement.floor:
+            self.lives.replaced(seq)
+            return
+        before = self.catalogue.raise_floor(measurement, said.floor, seq)
+        if before:
+            self.lives.replaced(before)
+        for field in measurement.fields.values():
+            self._runs.drop_below(field.number, said.floor)
+        self._runs.prune(kept=self._merging.inputs())
+        live = self.live_series(measurement)
+        numbers = measurement.series.numbers()
+        self.catalogue.forget(measurement, np.setdiff1d(numbers, live, assume_unique=True))
+        self.standings.raised(measurement.name, said.floor)
+
+    def _save_runs(self) -> None:
+        runs = {run.number: run for run in self._runs.runs}
+        for number in self._runs_saved - runs.keys():
+            self._facts.delete("u", number)
+        for number, run in runs.items():
+            encoded = msgspec.msgpack.encode(run)
+            if self._facts.raw("u", number) != encoded:
+                self._facts.put("u", number, fact=run)
+        self._runs_saved = set(runs)
+
+    def _kind_of(self, field: int) -> Kind:
+        return self.catalogue.fields[field].kind
+
+    def _floor_of(self, field: int) -> int:
+        return self.catalogue.measurements[self.catalogue.fields[field].measurement].floor
+
+    def _measure(self) -> None:
+        """Look at what is slow to look at, too."""
+        maps = self._index.map.statistics().ram_bytes + self._facts.map.statistics().ram_bytes
+        self._still = maps + self.catalogue.ram
+        self._series_measured = self._series_count()
+        self._meter.set(self._ram())
+
+    def _ram(self) -> int:
+        grown = self._series_count() - self._series_measured
+        return self._still + grown * _SERIES_BYTES + self._tail.ram + self._pages.ram
+
+    def _series_count(self) -> int:
+        return sum(map(len, (measurement.series for measurement in self.catalogue.measurements)))
+
+
+def _without(table: Table, taken: NDArray[np.bool_]) -> Table:
+    """A table with some of its rows, and all of its series but those that lost their only row."""
+    series = table.series
+    if table.rows is None and len(series) > 1:
+        series = [one for one, is_taken in zip(series, taken.tolist(), strict=True) if is_taken]
+    rows = None if table.rows is None else table.rows[taken]
+    return table._replace(
+        series=series, rows=rows, columns=[column[taken] for column in table.columns]
+    )

@@ -1,0 +1,95 @@
+"""The three kinds of a field's values, and their bits.
+
+    kind      stored as                                          in an aggregate
+    int64     itself                                             itself
+    float64   its IEEE 754 bits; not a number and infinite are   itself
+              refused
+    bool      0 or 1                                             0 or 1
+
+Between the log and the answer a value is its bits, a signed number of 64 bits whatever its kind: so
+points of all kinds stand in the same columns.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from math import isfinite
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from strandline.errors import Invalid
+
+INT64_MIN = -(2**63)
+INT64_MAX = 2**63 - 1
+AT_MIN = INT64_MIN + 2
+AT_MAX = INT64_MAX - 1
+"""Times, as in InfluxDB: there is room for a floor below all, and for an end behind all."""
+FLOAT_EXACT_MAX = 2**53
+
+Ints = NDArray[np.int64]
+Values = NDArray[Any]
+"""Numbers of any one kind."""
+
+_DOUBLE = struct.Struct("<d")
+_BITS = struct.Struct("<q")
+
+
+class Kind(IntEnum):
+    """What the values of a field are."""
+
+    INT = 1
+    FLOAT = 2
+    BOOL = 3
+
+    @property
+    def label(self) -> str:
+        return _LABELS[self]
+
+
+_LABELS = {Kind.INT: "int64", Kind.FLOAT: "float64", Kind.BOOL: "bool"}
+_DTYPES = {Kind.INT: np.dtype("<i8"), Kind.FLOAT: np.dtype("<f8"), Kind.BOOL: np.dtype("?")}
+
+
+def kind_of_value(value: object) -> Kind:
+    """The kind of a Python or numpy number."""
+    if isinstance(value, (bool, np.bool_)):
+        return Kind.BOOL
+    if isinstance(value, (int, np.integer)):
+        return Kind.INT
+    if isinstance(value, (float, np.floating)):
+        return Kind.FLOAT
+    raise Invalid(f"{value!r} cannot be a field's value: give an int, a float or a bool")
+
+
+def bits_of(value: Any, kind: Kind) -> int:
+    """The bits of one number of this kind."""
+    if kind is Kind.FLOAT:
+        number = float(value)
+        if not isfinite(number):
+            raise Invalid(f"{value!r} cannot be a field's value: it is not finite")
+        return int(_BITS.unpack(_DOUBLE.pack(number))[0])
+    number = int(value)
+    if not INT64_MIN <= number <= INT64_MAX:
+        raise Invalid(f"{value} cannot be a field's value: it does not fit into 64 bits, signed")
+    return number
+
+
+def to_bits(values: Values, kind: Kind) -> Ints:
+    """The bits of numbers that are of this kind."""
+    typed = np.ascontiguousarray(values, dtype=_DTYPES[kind])
+    return typed.astype("<i8") if kind is Kind.BOOL else typed.view("<i8")
+
+
+def from_bits(bits: Ints, kind: Kind) -> Values:
+    """The numbers again, in their own type."""
+    if kind is Kind.FLOAT:
+        return np.ascontiguousarray(bits).view("<f8")
+    return bits.astype("?") if kind is Kind.BOOL else bits
+
+
+def numbers(bits: Ints, kind: Kind) -> Values:
+    """The numbers to calculate with: booleans are 0 and 1."""
+    return np.ascontiguousarray(bits).view("<f8") if kind is Kind.FLOAT else bits

@@ -1,0 +1,338 @@
+"""Measurements with tags and numeric fields: the face of the view.
+
+    metrics.write("cpu", {"host": "web-1"}, {"load": 0.7}, at=1_700_000_000_000_000_000)
+    metrics.write_lines("cpu,host=web-1 load=0.7 1700000000000000000")
+    metrics.query('cpu{host=~"^web"}[1h] | window(5m) | avg by (host)')
+
+A write is checked before it is appended: when anything is wrong with it, nothing of it is written.
+It is one batch of the log, so all of it is there after a crash, or nothing. When it returns, every
+question sees it.
+
+Points of the same series, field and time replace each other: the last one written counts, however
+late it comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from strandline.errors import Invalid
+from strandline.record import Appended
+from strandline.views.host import Host
+from strandline.views.metrics import asking, pipeline
+from strandline.views.metrics.aggregates import parse_aggregate
+from strandline.views.metrics.answer import Answer
+from strandline.views.metrics.arrays import row_of, tables_of
+from strandline.views.metrics.asking import EACH, Question
+from strandline.views.metrics.batch import Table
+from strandline.views.metrics.durations import duration_ns
+from strandline.views.metrics.fold import MetricsFold
+from strandline.views.metrics.kinds import AT_MIN, INT64_MAX, Kind
+from strandline.views.metrics.lines import parse
+from strandline.views.metrics.names import tags_of
+from strandline.views.metrics.records import draft_points, draft_rule
+from strandline.views.metrics.report import Cardinality, Statistics, cardinality_of, statistics_of
+from strandline.views.metrics.rules import Downsample, Keep, Removed, Rule, checked, name_of
+from strandline.views.metrics.series import Matcher
+from strandline.views.metrics.upkeep import Upkeep
+from strandline.views.view import Draft
+
+POINT_BYTES = 24
+"""What a point takes in memory at first."""
+SERIES_BYTES = 400
+
+Duration = str | int
+"""``"5m"``, or nanoseconds."""
+
+
+class Metrics:
+    """A metrics view of a topic. Safe from many threads."""
+
+    def __init__(self, host: Host[MetricsFold]) -> None:
+        self._host = host
+        self._upkeep = Upkeep(host)
+        self._refused = 0
+        host.world.share.evicts(self._evict)
+
+    @property
+    def name(self) -> str:
+        """That of its topic."""
+        return self._host.name
+
+    def __repr__(self) -> str:
+        return f"Metrics({self.name!r})"
+
+    def write(
+        self,
+        measurement: str,
+        tags: Mapping[str, str],
+        fields: Mapping[str, float | int | bool],
+        at: int | None = None,
+    ) -> Appended:
+        """One point for each field, at a time in nanoseconds since 1970; without one, now."""
+        when = self._now_ns() if at is None else at
+        table = row_of(measurement, tags, fields, when, self._kinds(measurement))
+        return self._append([table])
+
+    def write_lines(
+        self, text: str | bytes, *, precision: Literal["ns", "us", "ms", "s"] = "ns"
+    ) -> Appended | None:
+        """Line protocol; None when there is no line. An error names line and column."""
+        tables = parse(text, precision=precision, now_ns=self._now_ns())
+        return self._append(tables) if tables else None
+
+    def write_table(
+        self, measurement: str, table: Any, *, at: str = "at", tags: Sequence[str] = ()
+    ) -> Appended | None:
+        """Columns: an Arrow table or a dict of arrays, with one of times, tags, and fields.
+
+        None when there is no value.
+        """
+        kinds = self._kinds(measurement)
+        tables = tables_of(measurement, table, at=at, tags=tags, kind_of=kinds)
+        return self._append(tables) if tables else None
+
+    def query(self, text: str) -> Answer:
+        """The answer to a query in the pipe language (language.py)."""
+        planned = pipeline.plan(text, self._now_ns())
+        with self._host.reading() as fold:
+            answer = pipeline.ask(fold, planned)
+        return pipeline.finish(answer, planned)
+
+    def read(
+        self,
+        measurement: str,
+        field: str | None = None,
+        *,
+        tags: Mapping[str, str] | None = None,
+        first: int = AT_MIN,
+        next: int = INT64_MAX,
+        limit: int | None = None,
+    ) -> Answer:
+        """Points of a field, from ``first`` on and before ``next``, of each series up to a limit.
+
+        Without a field it is the only one, or the one named value.
+        """
+        question = Question(measurement, field, _equal(tags), first, next)
+        with self._host.reading() as fold:
+            return asking.points(fold, question, limit)
+
+    def aggregate(
+        self,
+        measurement: str,
+        aggregate: str,
+        field: str | None = None,
+        *,
+        window: Duration | None = None,
+        by: Sequence[str] = (),
+        tags: Mapping[str, str] | None = None,
+        first: int = AT_MIN,
+        next: int = INT64_MAX,
+    ) -> Answer:
+        """One value for each group and window: ``avg``, ``percentile(95)``, ... (aggregates.py).
+
+        ``by`` names tags; none puts everything together, and "*" leaves each series by itself.
+        """
+        width = None if window is None else duration_ns(window)
+        question = Question(measurement, field, _equal(tags), first, next)
+        groups = _tags_of(by)
+        with self._host.reading() as fold:
+            (answer,) = asking.aggregated(
+                fold, question, [parse_aggregate(aggregate)], width=width, by=groups
+            )
+        return answer
+
+    def measurements(self) -> list[str]:
+        """Those that have points."""
+        with self._host.reading() as fold:
+            return [each.name for each in fold.catalogue.sorted() if len(fold.live_series(each))]
+
+    def fields(self, measurement: str) -> dict[str, str]:
+        """The fields of a measurement, and the kind of their values."""
+        with self._host.reading() as fold:
+            found = fold.catalogue.find(measurement)
+            fields = {} if found is None else found.fields
+            return {name: fields[name].kind.label for name in sorted(fields)}
+
+    def series(
+        self, measurement: str, tags: Mapping[str, str] | None = None
+    ) -> list[dict[str, str]]:
+        """The tags of the series that have points, in order."""
+        with self._host.reading() as fold:
+            found = fold.catalogue.find(measurement)
+            if found is None:
+                return []
+            live = set(fold.live_series(found).tolist())
+            numbers = [n for n in found.series.match(_equal(tags)).tolist() if n in live]
+            packed = sorted(map(found.series.packed, numbers))
+        return [tags_of(each) for each in packed]
+
+    def cardinality(self) -> Cardinality:
+        """How many series there are, and which tags make them many."""
+        with self._host.reading() as fold:
+            return cardinality_of(fold)
+
+    def keep(self, measurement: str, duration: Duration) -> None:
+        """Points of a measurement go when they are older than this. Late ones are refused."""
+        self._rule(Keep(measurement=measurement, keep_ns=duration_ns(duration)))
+
+    def keep_all(self, measurement: str) -> None:
+        """Points of a measurement stay from now on."""
+        self._rule(Removed(kind="keep", measurement=measurement))
+
+    def downsample(
+        self,
+        source: str,
+        *,
+        into: str,
+        window: Duration,
+        aggregates: Sequence[str] = ("avg",),
+        by: Sequence[str] = EACH,
+        delay: Duration = 0,
+    ) -> None:
+        """Make one point of another measurement for each window of a field: load -> load_avg.
+
+        A window is made when it is over, and ``delay`` after that; late points make it again.
+        """
+        groups = _tags_of(by)
+        rule = Downsample(
+            source=source,
+            into=into,
+            window_ns=duration_ns(window),
+            aggregates=tuple(aggregates),
+            by=None if groups == EACH else tuple(groups),
+            delay_ns=duration_ns(delay) if delay else 0,
+        )
+        self._rule(rule)
+
+    def stop_downsampling(self, into: str) -> None:
+        """Nothing is made into this measurement any more; what is there stays."""
+        self._rule(Removed(kind="downsample", measurement=into))
+
+    def rules(self) -> list[Rule]:
+        """What holds."""
+        with self._host.reading() as fold:
+            return fold.standings.rules()
+
+    def run_once(self) -> None:
+        """Apply the rules: make windows that are over, drop what is too old."""
+        self._upkeep.run_once()
+
+    def maintain(self) -> None:
+        """Apply the rules, and let records of the log go that no longer matter."""
+        self._upkeep.run_once()
+        self._upkeep.let_go()
+
+    def statistics(self) -> Statistics:
+        """The view in numbers."""
+        with self._host.reading() as fold:
+            return statistics_of(fold, refused=self._refused)
+
+    def _append(self, tables: list[Table]) -> Appended:
+        draft = draft_points(tables)
+        points = sum(table.points for table in tables)
+        series = sum(len(table.series) for table in tables)
+        self._host.world.share.admit(
+            POINT_BYTES * points + SERIES_BYTES * self._new(tables, series)
+        )
+        if self._is_known(tables):
+            return self._host.append(draft)
+
+        def decision(fold: MetricsFold) -> Draft:
+            for table in tables:
+                self._check(fold, table)
+            return draft
+
+        appended = self._host.decide(decision)
+        assert appended is not None, "the decision always says something"
+        return appended
+
+    def _new(self, tables: list[Table], series: int) -> int:
+        """About how many series are new; what is known does not change while we look."""
+        known = sum(
+            len(found.series)
+            for table in tables
+            if (found := self._host.fold.catalogue.find(table.measurement)) is not None
+        )
+        return 0 if series <= known else series - known
+
+    def _is_known(self, tables: list[Table]) -> bool:
+        """Whether every field is there, with the right kind, and no point is too old.
+
+        Looked at without the lock: a kind never changes once it is there, and a floor that rises
+        now might as well rise when the points are in.
+        """
+        find = self._host.fold.catalogue.find
+        for table in tables:
+            measurement = find(table.measurement)
+            if measurement is None or int(table.at.min()) < measurement.floor:
+                return False
+            for name, kind in table.fields:
+                field = measurement.fields.get(name)
+                if field is None or field.kind is not kind:
+                    return False
+        return True
+
+    def _check(self, fold: MetricsFold, table: Table) -> None:
+        measurement = fold.catalogue.find(table.measurement)
+        if measurement is None:
+            return
+        for name, kind in table.fields:
+            field = measurement.fields.get(name)
+            if field is not None and field.kind is not kind:
+                self._refused += table.points
+                raise Invalid(
+                    f"field {name!r} of {measurement.name!r} is {field.kind.label}, not "
+                    f"{kind.label}; nothing was written"
+                )
+        oldest = int(table.at.min())
+        if oldest < measurement.floor:
+            self._refused += table.points
+            raise Invalid(
+                f"a point of {measurement.name!r} at {oldest} is too old: points before "
+                f"{measurement.floor} are gone; nothing was written"
+            )
+
+    def _kinds(self, measurement: str) -> Any:
+        """What kind each field has, as far as it is known."""
+        found = self._host.fold.catalogue.find(measurement)
+        fields = {} if found is None else found.fields
+
+        def kind_of(name: str) -> Kind | None:
+            field = fields.get(name)
+            return None if field is None else field.kind
+
+        return kind_of
+
+    def _rule(self, rule: Rule | Removed) -> None:
+        def decision(fold: MetricsFold) -> Draft | None:
+            standing = fold.standings.find(*name_of(rule))
+            if isinstance(rule, Removed):
+                return None if standing is None else draft_rule(rule)
+            checked(rule, fold.standings.rules())
+            return None if standing is not None and standing.rule == rule else draft_rule(rule)
+
+        self._host.decide(decision)
+
+    def _evict(self, wanted: int) -> int:
+        lock = self._host.lock
+        if not lock.acquire(blocking=False):
+            return 0
+        try:
+            return self._host.fold.evict(wanted)
+        finally:
+            lock.release()
+
+    def _now_ns(self) -> int:
+        return self._host.world.clock.now_us() * 1000
+
+
+def _equal(tags: Mapping[str, str] | None) -> tuple[Matcher, ...]:
+    return tuple(Matcher(tag, "=", value) for tag, value in (tags or {}).items())
+
+
+def _tags_of(by: Sequence[str]) -> Sequence[str]:
+    if isinstance(by, str) and by != EACH:
+        raise Invalid(f'by={by!r} is one string: give a list of tags, or "*" for each series')
+    return by if by == EACH else tuple(by)

@@ -1,0 +1,104 @@
+"""What the records of a metrics view say, by their meta. Pure.
+
+    meta                                data
+    0x00 "mx" "p"                       points (batch.py)
+    0x00 "mx" "d" and a Progress        points that downsampling has made
+    0x00 "mx" "r"                       a rule (rules.py)
+    0x00 "mx" "f"                       a floor: below it a measurement has no points any more
+    anything else, or none              line protocol, of nanoseconds, if it can be read as that; a
+                                        line without a time is of the record's
+
+Bodies but points are MessagePack. A record without our mark that is no line protocol, and a marked
+one that cannot be read, is nothing to this view: it is counted and stays in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from strandline.errors import Corrupt, Invalid
+from strandline.views.metrics.batch import Table, cut, decode, encode
+from strandline.views.metrics.lines import parse
+from strandline.views.metrics.rules import Downsample, Keep, Progress, Removed, Rule
+from strandline.views.view import Draft
+
+MARK = b"\x00mx"
+POINTS = MARK + b"p"
+MADE = MARK + b"d"
+RULE = MARK + b"r"
+FLOOR = MARK + b"f"
+
+
+class Floor(msgspec.Struct, frozen=True, array_like=True):
+    """Below this time the measurement has no points any more."""
+
+    measurement: str
+    floor: int
+
+
+class Written(msgspec.Struct, frozen=True):
+    """Points, and what they are the outcome of."""
+
+    tables: list[Table]
+    progress: Progress | None = None
+
+
+Meaning = Written | Keep | Downsample | Removed | Floor | None
+"""What a record says to the view; None: nothing."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_progress = msgspec.msgpack.Decoder(Progress)
+_rule = msgspec.msgpack.Decoder(Keep | Downsample | Removed)
+_floor = msgspec.msgpack.Decoder(Floor)
+
+
+def draft_points(tables: Sequence[Table], progress: Progress | None = None) -> Draft:
+    """Records of a write, as few as can be; how far a rule is stands in the last."""
+    data = _records(tables)
+    metas = [POINTS] * len(data)
+    if progress is not None:
+        metas[-1] = MADE + _encode(progress)
+    return Draft(0, data, metas=metas)
+
+
+def draft_rule(rule: Rule | Removed) -> Draft:
+    return Draft(0, [_encode(rule)], metas=[RULE])
+
+
+def draft_floor(measurement: str, floor: int) -> Draft:
+    return Draft(0, [_encode(Floor(measurement, floor))], metas=[FLOOR])
+
+
+def meaning(meta: bytes | None, data: bytes, ts_us: int) -> Meaning:
+    """What a record says to the view."""
+    try:
+        if meta is None or not meta.startswith(MARK):
+            return Written(parse(data, precision="ns", now_ns=ts_us * 1000))
+        if meta == POINTS:
+            return Written(decode(data))
+        if meta.startswith(MADE):
+            return Written(decode(data), _progress.decode(meta[len(MADE) :]))
+        if meta == RULE:
+            rule: Keep | Downsample | Removed = _rule.decode(data)
+            return rule
+        if meta == FLOOR:
+            return _floor.decode(data)
+    except (Invalid, Corrupt, msgspec.DecodeError):
+        pass
+    return None
+
+
+def _records(tables: Sequence[Table]) -> list[bytes]:
+    parts = [part for table in tables for part in cut(table)]
+    if len(parts) == len(tables):
+        return (
+            [encode(parts)] if len(parts) <= 1 or _is_small(parts) else [encode([p]) for p in parts]
+        )
+    return [encode([part]) for part in parts]
+
+
+def _is_small(parts: Sequence[Table]) -> bool:
+    rows = sum(part.points + len(part.at) for part in parts)
+    return 8 * rows + sum(len(series) for part in parts for series in part.series) < 128 * 1024
