@@ -20,8 +20,9 @@ import numpy as np
 
 from strandline.views.host import Host
 from strandline.views.queue.bell import Bell
-from strandline.views.queue.codec import CLAIM, END, EXPIRED, LOST, NO_SEQS, Seqs, Word
+from strandline.views.queue.codec import CLAIM, END, LOST, NO_SEQS, Seqs, Word
 from strandline.views.queue.dead import DeadLetters
+from strandline.views.queue.expiry import end_expired
 from strandline.views.queue.fold import JOBS, QueueFold
 from strandline.views.queue.job import Job
 from strandline.views.queue.jobs import LEASE_BITS
@@ -145,9 +146,9 @@ class Claiming:
         fold.look(now, done.now_us)
         if fold.paused:
             return None
-        over = fold.jobs.board.expired(done.now_us)
-        if len(over):
-            return said([Word(END, over, EXPIRED)])
+        over = end_expired(fold, done.now_us)
+        if over is not None:
+            return over
         seqs = fold.jobs.board.select(sum(asker.count for asker in askers))
         if not len(seqs):
             done.wait_s = fold.wait_s(now, done.now_us)

@@ -54,7 +54,7 @@ class Jobs:
     def nbytes(self) -> int:
         """Bytes of memory."""
         tables = self._chains.nbytes + self._keys.nbytes
-        return self.board.nbytes + self.leases.nbytes + tables + 2 * len(self.ended)
+        return self.board.nbytes + self.leases.nbytes + tables + _bitmap_bytes(self.ended)
 
     def by_key(self, key: bytes) -> int:
         """The job that has a unique key, 0 for none: its record tells whether it is this key."""
@@ -270,6 +270,13 @@ def bitmap_of(seqs: Seqs) -> BitMap64:
     """Rising seqs as a bitmap; a run of them at once."""
     first, last = int(seqs[0]), int(seqs[-1])
     return BitMap64(range(first, last + 1) if last - first + 1 == len(seqs) else seqs.tolist())
+
+
+def _bitmap_bytes(seqs: BitMap64) -> int:
+    """What a bitmap takes at most: two bytes for a seq, or a bit for each of a block of 65,536."""
+    if not seqs:
+        return 0
+    return min(2 * len(seqs), ((seqs.max() >> 16) - (seqs.min() >> 16) + 1) * 8192)
 
 
 def _those(part: Part, mask: Mask) -> Part:

@@ -48,14 +48,13 @@ def metas_of(
     _check_count(count, groups=groups, priorities=priorities)
     if keys is None and groups is None and priorities is None:
         return None if job == PLAIN else [encode_job(job)] * count
+    alike = (job.priority,) * count
     return [
         encode_job(
             job._replace(
                 unique=keys is not None and keys[place] is not None,
                 group=b"" if groups is None else plain_group(groups[place]),
-                priority=job.priority
-                if priorities is None
-                else checked_priority(priorities[place]),
+                priority=checked_priority((priorities or alike)[place]),
             )
         )
         for place in range(count)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from strandline.views.host import Host
+from strandline.views.queue import expiry
 from strandline.views.queue.fold import JOBS, QueueFold
 from strandline.views.queue.job import Put
 from strandline.views.queue.keys import taken
@@ -57,6 +58,7 @@ def put(host: Host[QueueFold], batch: Batch) -> list[Put]:
 
 
 def _put_unique(host: Host[QueueFold], batch: Batch, keys: Sequence[bytes | None]) -> list[Put]:
+    expiry.sweep(host)  # a job that has expired must not keep its key
     known: dict[int, int] = {}
     twice: dict[int, int] = {}
     new: list[int] = []

@@ -159,6 +159,8 @@ class Queue:
         with self._host.reading() as fold:
             fold.look(self._clock.monotonic(), self._clock.now_us())
             seqs = fold.jobs.board.select(max)
+            expires = fold.jobs.column("expires", seqs)
+            seqs = seqs[(expires == 0) | (expires > self._clock.now_us())]
             priorities = fold.jobs.column("priority", seqs).tolist()
             deliveries = fold.jobs.column("deliveries", seqs).tolist()
         said = dict(zip(seqs.tolist(), zip(priorities, deliveries, strict=True), strict=True))

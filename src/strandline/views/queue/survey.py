@@ -172,8 +172,9 @@ def state(board: Board, leases: Leases, span: Span, rows_max: int = ROWS_MAX) ->
 
 
 def _touched(chunk: Chunk, first: int, following: int) -> Rows:
-    """Rows of jobs that were claimed at least once."""
-    rows = ((chunk.state >= BLOCKED) & (chunk.deliveries > 0)).nonzero()[0]
+    """Rows of jobs of which more is to be said than that they are alive."""
+    touched = (chunk.deliveries > 0) | (chunk.state == DYING)
+    rows = ((chunk.state >= BLOCKED) & touched).nonzero()[0]
     seqs = chunk.seqs(rows)
     return rows[(seqs >= first) & (seqs < following)]
 

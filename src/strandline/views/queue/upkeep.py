@@ -16,7 +16,7 @@ from pyroaring import BitMap64
 from strandline.errors import TooLarge
 from strandline.record import Appended
 from strandline.views.host import Host
-from strandline.views.queue import survey
+from strandline.views.queue import expiry, survey
 from strandline.views.queue.codec import NO_SEQS, SURVEY, Word, encode_word
 from strandline.views.queue.fold import JOBS, LEASES, QueueFold
 from strandline.views.queue.survey import Span
@@ -40,6 +40,7 @@ class Upkeep:
     def run_once(self) -> None:
         """Let go what may go."""
         with self._working:
+            expiry.sweep(self._host)
             self._release_jobs()
             self._release_leases()
             fold = self._host.fold

@@ -1,0 +1,391 @@
+"""Promise: whatever is done to a queue, in any order, it does what a plain list of jobs would do;
+with both clocks moving, saves, reopenings, kills, rebuilds, surveys and releases in between.
+
+After every step the fold is what the model says, and whenever it is asked, one that is folded anew
+from what the log has left has the same digest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from strandline.views.queue.chunk import BLOCKED, DYING, HELD, LAPSED
+from strandline.views.queue.job import Ticket
+from strandline.views.queue.table import hash_of
+from tests.unit.views.queue.world import NAME, World, host_of, queue_of, rebuilt_digest, save
+
+LEASE_S = 30
+DELIVERIES_MAX = 3
+KEYS = st.sampled_from([None, None, b"k", b"l"])
+GROUPS = st.sampled_from([None, None, b"g", b"h"])
+PRIORITIES = st.sampled_from([0, 100, 100, 255])
+DELAYS = st.sampled_from([0, 0, 3, 50])
+TTLS = st.sampled_from([None, None, 8, 100])
+LEASES = st.sampled_from([None, 5, 200])
+WORKERS = st.sampled_from(["w", "v"])
+
+
+@dataclass
+class Job:
+    """A job as the model has it."""
+
+    seq: int
+    data: bytes
+    priority: int = 100
+    not_before: int = 0
+    expires: int = 0
+    key: bytes | None = None
+    unique: bool = False
+    group: bytes | None = None
+    deliveries: int = 0
+    lease: int = 0
+    worker: str = ""
+    lease_s: float = 0
+    deadline: float = 0
+
+
+@dataclass
+class Model:
+    """Jobs by seq, and the dead letters."""
+
+    jobs: dict[int, Job] = field(default_factory=dict)
+    dead: list[Job] = field(default_factory=list)
+    paused: bool = False
+
+    def is_head(self, job: Job) -> bool:
+        older = (each for each in self.jobs.values() if each.group == job.group)
+        return job.group is None or all(each.seq >= job.seq for each in older)
+
+    def lapsed(self, job: Job, now: float) -> bool:
+        return job.lease != 0 and job.deadline <= now
+
+    def available(self, now: float, now_us: int) -> list[Job]:
+        found = [
+            job
+            for job in self.jobs.values()
+            if self.lapsed(job, now)
+            or (not job.lease and job.not_before <= now_us and self.is_head(job))
+        ]
+        return sorted(found, key=lambda job: (job.priority, job.seq))
+
+    def expire(self, now: float, now_us: int) -> None:
+        for job in list(self.jobs.values()):
+            waits = not job.lease or self.lapsed(job, now)
+            if waits and 0 < job.expires <= now_us:
+                del self.jobs[job.seq]
+
+    def by_key(self, key: bytes) -> Job | None:
+        found = [job for job in self.jobs.values() if job.unique and job.key == key]
+        return found[0] if found else None
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """A queue on a simulated machine beside a model."""
+
+    @initialize()
+    def begin(self):
+        self.world = World()
+        self._open()
+        self.model = Model()
+        self.tickets: list[Ticket] = []
+        self.leases: set[int] = set()
+
+    def _open(self):
+        self.queue = queue_of(
+            self.world.store, lease_ms=LEASE_S * 1000, deliveries_max=DELIVERIES_MAX
+        )
+
+    @property
+    def now(self) -> float:
+        return self.world.clock.monotonic()
+
+    @property
+    def now_us(self) -> int:
+        return self.world.clock.now_us()
+
+    @property
+    def next_seq(self) -> int:
+        return self.world.store.topic(NAME).head_seq + 1
+
+    @invariant()
+    def every_job_is_as_the_model_has_it(self):
+        if hasattr(self, "model"):
+            with host_of(self.world.store).reading() as fold:
+                assert _jobs_of(fold) == {seq: _told(job) for seq, job in self.model.jobs.items()}
+                assert fold.paused == self.model.paused
+
+    @rule(
+        priority=PRIORITIES,
+        delay=DELAYS,
+        ttl=TTLS,
+        key=KEYS,
+        group=GROUPS,
+        data=st.binary(max_size=3),
+    )
+    def put(self, priority, delay, ttl, key, group, data):
+        if key is not None:
+            self.model.expire(self.now, self.now_us)
+        existing = None if key is None else self.model.by_key(key)
+        seq = self.next_seq
+
+        found = self.queue.put(data, priority=priority, delay=delay, ttl=ttl, key=key, group=group)
+
+        if existing is not None:
+            assert (found.seq, found.existed) == (existing.seq, True)
+            return
+        assert (found.seq, found.existed) == (seq, False)
+        self.model.jobs[seq] = Job(
+            seq,
+            data,
+            priority=priority,
+            not_before=self.now_us + delay * 1_000_000 if delay else 0,
+            expires=self.now_us + ttl * 1_000_000 if ttl else 0,
+            key=key,
+            unique=key is not None,
+            group=group,
+        )
+
+    @rule(count=st.integers(1, 5), groups=st.booleans())
+    def put_many(self, count, groups):
+        seq = self.next_seq
+        chosen = [b"g", None, b"h", b"g", b"h"][:count] if groups else None
+
+        found = self.queue.put_many([b"%d" % place for place in range(count)], groups=chosen)
+
+        assert [put.seq for put in found] == list(range(seq, seq + count))
+        for place in range(count):
+            group = None if chosen is None else chosen[place]
+            self.model.jobs[seq + place] = Job(seq + place, b"%d" % place, group=group)
+
+    @rule(key=KEYS)
+    def append_to_the_topic(self, key):
+        appended = self.world.store.topic(NAME).append(b"plain", key=key)
+
+        seq = appended.first_seq
+        self.model.jobs[seq] = Job(seq, b"plain", key=key)
+
+    @rule(count=st.integers(1, 4), worker=WORKERS, lease=LEASES)
+    def claim(self, count, worker, lease):
+        expected = self._expect_claim(count)
+
+        found = self.queue.claim(count, worker=worker, lease=lease)
+
+        assert [(job.seq, job.data, job.key) for job in found] == [
+            (job.seq, job.data, job.key) for job in expected
+        ]
+        assert [job.deliveries for job in found] == [job.deliveries + 1 for job in expected]
+        assert not self.leases & {job.lease for job in found}
+        for got, job in zip(found, expected, strict=True):
+            self.leases.add(got.lease)
+            self.tickets.append(Ticket(got.seq, got.lease))
+            job.lease, job.worker = got.lease, worker
+            job.deliveries += 1
+            job.not_before = 0
+            job.lease_s = lease or LEASE_S
+            job.deadline = self.now + job.lease_s
+
+    def _expect_claim(self, count: int) -> list[Job]:
+        model = self.model
+        if model.paused:
+            return []
+        while True:
+            model.expire(self.now, self.now_us)
+            available = model.available(self.now, self.now_us)
+            if all(job.deliveries < DELIVERIES_MAX for job in available[:count]):
+                return available[:count]
+            worn = [job for job in available if job.deliveries >= DELIVERIES_MAX]
+            for job in sorted(worn, key=lambda job: job.seq):
+                model.dead.append(model.jobs.pop(job.seq))
+
+    def _held(self, places: list[int]) -> tuple[list[Ticket], list[Job], list[int]]:
+        """Some tickets, the jobs for which they are good, and the seqs of the others."""
+        chosen = {}
+        for place in places:
+            ticket = self.tickets[-1 - place % len(self.tickets)]
+            chosen[ticket.seq] = ticket
+        held = [
+            self.model.jobs[ticket.seq]
+            for ticket in chosen.values()
+            if ticket.seq in self.model.jobs and self.model.jobs[ticket.seq].lease == ticket.lease
+        ]
+        good = {job.seq for job in held}
+        return list(chosen.values()), held, [seq for seq in chosen if seq not in good]
+
+    @precondition(lambda self: self.tickets)
+    @rule(places=st.lists(st.integers(0, 9), min_size=1, max_size=3))
+    def ack(self, places):
+        tickets, held, others = self._held(places)
+
+        settled = self.queue.ack_many(tickets)
+
+        assert (settled.done, list(settled.skipped)) == (len(held), others)
+        for job in held:
+            del self.model.jobs[job.seq]
+
+    @precondition(lambda self: self.tickets)
+    @rule(places=st.lists(st.integers(0, 9), min_size=1, max_size=3), delay=DELAYS)
+    def nack(self, places, delay):
+        tickets, held, others = self._held(places)
+
+        settled = self.queue.nack_many(tickets, delay=delay)
+
+        assert (settled.done, list(settled.skipped)) == (len(held), others)
+        for job in held:
+            job.lease = 0
+            job.not_before = self.now_us + delay * 1_000_000 if delay else 0
+
+    @precondition(lambda self: self.tickets)
+    @rule(places=st.lists(st.integers(0, 9), min_size=1, max_size=3), lease=LEASES)
+    def extend(self, places, lease):
+        tickets, held, others = self._held(places)
+
+        settled = self.queue.extend_many(tickets, lease=lease)
+
+        assert (settled.done, list(settled.skipped)) == (len(held), others)
+        for job in held:
+            job.lease_s = lease or LEASE_S
+            job.deadline = self.now + job.lease_s
+
+    @rule(worker=WORKERS)
+    def release(self, worker):
+        held = [job for job in self.model.jobs.values() if job.lease and job.worker == worker]
+
+        assert self.queue.release(worker) == len(held)
+
+        for job in held:
+            job.lease = job.not_before = 0
+
+    @rule(paused=st.booleans())
+    def pause_or_resume(self, paused):
+        if paused:
+            self.queue.pause()
+        else:
+            self.queue.resume()
+        self.model.paused = paused
+
+    @rule()
+    def redrive(self):
+        kept, taken = [], set()
+        seq = self.next_seq
+        for job in self.model.dead:
+            if job.unique and (self.model.by_key(job.key) is not None or job.key in taken):
+                kept.append(job)
+                continue
+            if job.unique:
+                taken.add(job.key)
+            again = Job(
+                seq, job.data, job.priority, key=job.key, unique=job.unique, group=job.group
+            )
+            self.model.jobs[seq] = again
+            seq += 1
+
+        expected = self.queue.dead.redrive(dry_run=True)
+        found = self.queue.dead.redrive()
+
+        assert found == expected
+        assert found.redriven == len(self.model.dead) - len(kept)
+        self.model.dead = kept
+
+    @rule()
+    def look(self):
+        available = self.model.available(self.now, self.now_us)
+        available = [job for job in available if not 0 < job.expires <= self.now_us]
+
+        peeked = self.queue.peek(3)
+        numbers = self.queue.statistics()
+
+        assert [job.seq for job in peeked] == [job.seq for job in available[: len(peeked)]]
+        jobs = self.model.jobs.values()
+        in_flight = [job for job in jobs if job.lease and not self.model.lapsed(job, self.now)]
+        assert numbers.in_flight == len(in_flight)
+        assert numbers.ready == len(self.model.available(self.now, self.now_us))
+        assert numbers.waiting + numbers.in_flight == len(jobs)
+        assert numbers.dead == len(self.model.dead)
+        assert [(dead.data, dead.deliveries) for dead in self.queue.dead.letters()] == [
+            (job.data, job.deliveries) for job in self.model.dead
+        ]
+
+    @rule(seconds=st.sampled_from([1, 4, 29, 31, 300]))
+    def let_time_pass(self, seconds):
+        self.world.clock.advance(seconds)
+
+    @rule(seconds=st.sampled_from([-100, -5, 5, 100]))
+    def set_the_clock(self, seconds):
+        self.world.clock.jump_wall(seconds)
+
+    @rule()
+    def save(self):
+        save(self.world.store)
+
+    @rule()
+    def save_and_let_go(self):
+        save(self.world.store)
+        self.queue.maintain()
+        self.model.expire(self.now, self.now_us)
+
+    @rule()
+    def survey(self):
+        self.queue.compact()
+
+    @rule(kill=st.booleans())
+    def open_again(self, kill):
+        digest = host_of(self.world.store).digest()
+        if kill:
+            self.world.kill()
+        else:
+            self.world.reopen()
+        self._open()
+
+        assert host_of(self.world.store).digest() == digest
+        self._begin_leases_again()
+
+    @rule()
+    def rebuild(self):
+        digest = host_of(self.world.store).digest()
+
+        assert rebuilt_digest(self.world.store) == digest
+        self._begin_leases_again()
+
+    def _begin_leases_again(self):
+        """Leases that are found in the log count from the first look."""
+        self.queue.statistics()
+        for job in self.model.jobs.values():
+            job.deadline = self.now + job.lease_s
+
+    def teardown(self):
+        if hasattr(self, "world"):
+            self.rebuild()
+            self.world.store.close()
+
+
+def _told(job: Job) -> tuple[object, ...]:
+    unique = hash_of(job.key) if job.unique else 0
+    group = 0 if job.group is None else hash_of(job.group)
+    waits = 0 if job.lease else 1
+    times = job.not_before, job.expires
+    return (waits, job.priority, job.deliveries, job.lease, *times, unique, group)
+
+
+def _jobs_of(fold) -> dict[int, tuple[object, ...]]:
+    found = {}
+    for chunk in fold.jobs.board.chunks.values():
+        rows = (chunk.state >= BLOCKED).nonzero()[0]
+        for row, seq in zip(rows.tolist(), chunk.seqs(rows).tolist(), strict=True):
+            state = int(chunk.state[row])
+            assert state != DYING, "who begins a burial ends it"
+            found[seq] = (
+                0 if state in (HELD, LAPSED) else 1,
+                int(chunk.priority[row]),
+                int(chunk.deliveries[row]),
+                *(chunk.value(name, row) for name in ("lease", "not_before", "expires")),
+                *(chunk.value(name, row) for name in ("unique", "group")),
+            )
+    return found
+
+
+TestQueue = QueueMachine.TestCase
+TestQueue.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
