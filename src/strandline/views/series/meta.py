@@ -48,6 +48,15 @@ def encode(route: int, version: int, at: int) -> bytes:
     return _META.pack(_MARK, route, version, at)
 
 
+def encode_many(routes: list[int], version: int, ats: list[int]) -> list[bytes]:
+    """The same for points of one version."""
+    columns = np.empty(len(ats), _COLUMNS)
+    columns["mark"], columns["version"] = _MARK, version
+    columns["route"], columns["at"] = routes, ats
+    data, size = columns.tobytes(), _META.size
+    return [data[first : first + size] for first in range(0, len(data), size)]
+
+
 def decode(meta: bytes | None) -> Meta | None:
     """None when the mark is missing: the record is plain."""
     if meta is None or len(meta) != _META.size:

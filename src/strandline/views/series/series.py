@@ -31,7 +31,7 @@ from strandline.record import Appended
 from strandline.views.series import meta, reading, retention
 from strandline.views.series.block import Bounds
 from strandline.views.series.fold import SeriesFold, route_of
-from strandline.views.series.meta import AT_MAX, AT_MIN
+from strandline.views.series.meta import AT_MAX, AT_MIN, NORMAL
 from strandline.views.series.reading import SeriesHost
 from strandline.views.series.source import POINT_BYTES, SOURCE_BYTES
 from strandline.views.series.values import (
@@ -96,7 +96,8 @@ class Series:
         def decision(fold: SeriesFold) -> Draft:
             if earliest < fold.floor:
                 raise self._refuse(names[ats.index(earliest)], earliest, fold.floor)
-            return Draft(0, payloads, names, _metas(fold, names, ats, version))
+            metas = meta.encode_many(_routes(fold, names, ats), version, ats)
+            return Draft(0, payloads, names, metas)
 
         return self._append(decision, earliest)
 
@@ -283,31 +284,29 @@ def _columns(
 ) -> tuple[list[bytes], list[int], list[bytes]]:
     """Names, ats and payloads, checked."""
     try:
-        columns = tuple(zip(*points, strict=True))
-        sources, ats, payloads = columns or ((), (), ())
+        sources, ats, payloads = zip(*points, strict=True)
     except (TypeError, ValueError):
-        raise Invalid("points are (source, at, payload), each of the three") from None
-    if not ats:
-        raise Invalid("there are no points: give at least one")
-    known = {source: name_of(source) for source in dict.fromkeys(sources)}
-    for at in ats:
-        check_at("at", at)
-    return [known[source] for source in sources], list(ats), list(payloads)
+        raise Invalid("points are (source, at, payload), at least one") from None
+    names = {source: name_of(source) for source in dict.fromkeys(sources)}
+    if set(map(type, ats)) != {int} or min(ats) < AT_MIN or max(ats) > AT_MAX:
+        for at in ats:
+            check_at("at", at)
+    return [names[source] for source in sources], list(ats), list(payloads)
 
 
-def _metas(fold: SeriesFold, names: list[bytes], ats: list[int], version: int) -> list[bytes]:
-    """What the records say of themselves: points of one batch come one after the other."""
-    newest: dict[bytes, int] = {}
+def _routes(fold: SeriesFold, names: list[bytes], ats: list[int]) -> list[int]:
+    """The ways of points that come one after the other."""
+    newest = {name: fold.max_at(name) for name in dict.fromkeys(names)}
     jitter = fold.config.jitter
-    metas = []
+    routes = []
     for name, at in zip(names, ats, strict=True):
-        known = newest.get(name)
-        if known is None:
-            known = newest[name] = fold.max_at(name)
-        metas.append(meta.encode(route_of(at, known, jitter), version, at))
-        if at > known:
+        known = newest[name]
+        if at >= known:
             newest[name] = at
-    return metas
+            routes.append(NORMAL)
+        else:
+            routes.append(route_of(at, known, jitter))
+    return routes
 
 
 def _bounds(start: int, end: int, limit: int) -> Bounds:

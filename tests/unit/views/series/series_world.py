@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 from strandline.store import Store
-from strandline.view_config import SeriesConfig
-from strandline.views.series.fold import SeriesFold
 from strandline.views.series.reading import SeriesHost
 from strandline.views.series.series import Series
 from strandline.views.series.values import Point
-from strandline.views.views import Kind
 
 NAME = "gps"
-SERIES = Kind("series", SeriesConfig, "series", ("",), SeriesFold, lambda host, _: Series(host))
 
 
 def open_series(store: Store, *, level: int = 0, **options: object) -> Series:
-    found = store._views.open(SERIES, NAME, options)
-    assert isinstance(found, Series)
+    found = store.series(NAME, **options)
     host_of(store).fold.index.tuning.level = level
     return found
 
 
 def host_of(store: Store) -> SeriesHost:
-    return store._views.shelf.host("series", store.topic(NAME))
+    return store.views.shelf.host("series", store.topic(NAME))
 
 
 def rebuild(store: Store) -> None:
-    store._views.rebuild(SERIES, NAME)
+    store.rebuild("series", NAME)
 
 
 def ats(points: list[Point]) -> list[int]:

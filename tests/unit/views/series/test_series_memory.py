@@ -20,7 +20,7 @@ SMALL = ViewSettings(memory_bytes=64 << 20)
 
 
 def share_of(world: World):
-    return world.store._views.shelf.budget.share("series")
+    return world.store.views.shelf.budget.share("series")
 
 
 def test_the_size_of_a_source_is_what_python_says():
