@@ -262,8 +262,8 @@ class Group:
             tag=record.tag,
             node=record.node,
             meta=meta,
-            # A crash between this and the offsets must not bury it twice.
-            idempotency_key=f"{topic.identity[0]}:{record.seq}",
+            # A crash between this and the offsets must not bury it twice. A seek may.
+            idempotency_key=f"{topic.identity[0]}:{self._desk.offsets.moves}:{record.seq}",
         )
 
     def _settle(self, leases: list[Lease], due: float | None) -> None:

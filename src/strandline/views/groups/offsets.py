@@ -15,6 +15,7 @@ As bytes, a MessagePack array:
     failures     map from seq to how often it was delivered in vain; never of a seq that is done
     lost         seqs that were lost from the topic before the group was done with them
     deleted      seqs that were deleted from the topic before
+    moves        how often the group was moved: what is delivered again then is another matter
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ FORMAT = 1
 class Offsets:
     """What a group is done with. Owned by one thread."""
 
-    __slots__ = ("deleted", "done", "failures", "floor", "lost")
+    __slots__ = ("deleted", "done", "failures", "floor", "lost", "moves")
 
     def __init__(
         self,
@@ -42,12 +43,14 @@ class Offsets:
         *,
         lost: int = 0,
         deleted: int = 0,
+        moves: int = 0,
     ) -> None:
         self.floor = floor
         self.done = BitMap64() if done is None else done
         self.failures: dict[int, int] = {} if failures is None else failures
         self.lost = lost
         self.deleted = deleted
+        self.moves = moves
 
     def __contains__(self, seq: int) -> bool:
         return seq <= self.floor or seq in self.done
@@ -62,7 +65,12 @@ class Offsets:
             dict(self.failures),
             lost=self.lost,
             deleted=self.deleted,
+            moves=self.moves,
         )
+
+    def moved(self, floor: int) -> Offsets:
+        """Done with everything up to here and with nothing behind."""
+        return Offsets(floor, lost=self.lost, deleted=self.deleted, moves=self.moves + 1)
 
     def settle(self, seqs: Iterable[int]) -> None:
         """Be done with these."""
@@ -111,6 +119,7 @@ class Offsets:
         }
         self.lost = max(self.lost, others.lost)
         self.deleted = max(self.deleted, others.deleted)
+        self.moves = max(self.moves, others.moves)
 
     def next_open(self, seq: int) -> int:
         """The first seq from here on that is not done."""
@@ -151,6 +160,7 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True):
     failures: dict[int, int]
     lost: int
     deleted: int
+    moves: int
 
 
 class _Format(msgspec.Struct, frozen=True, array_like=True):
@@ -180,6 +190,7 @@ def encode(entry: Entry) -> bytes:
             failures=offsets.failures,
             lost=offsets.lost,
             deleted=offsets.deleted,
+            moves=offsets.moves,
         )
     )
 
@@ -193,5 +204,12 @@ def decode(stored: bytes, where: str) -> Entry:
         done = BitMap64.deserialize(found.done) if found.done else BitMap64()
     except (msgspec.MsgspecError, ValueError) as error:
         raise Corrupt(f"these are no offsets ({error})", path=where) from error
-    offsets = Offsets(found.floor, done, found.failures, lost=found.lost, deleted=found.deleted)
+    offsets = Offsets(
+        found.floor,
+        done,
+        found.failures,
+        lost=found.lost,
+        deleted=found.deleted,
+        moves=found.moves,
+    )
     return Entry(found.generation, found.topic, offsets)

@@ -86,8 +86,7 @@ class Settling:
         """Be done with everything up to here, and with nothing behind."""
         with self._writing:
             with self._desk.lock:
-                now = self._desk.offsets
-                offsets = Offsets(floor, lost=now.lost, deleted=now.deleted)
+                offsets = self._desk.offsets.moved(floor)
             self._keep(offsets, anew=True)
             with self._desk.lock:
                 self._desk.begin(offsets)

@@ -238,6 +238,20 @@ def test_a_record_that_fails_too_often_becomes_a_dead_letter(end):
     assert (group.lag(), world.stored().floor, group.statistics().dead) == (0, 1, 1)
 
 
+def test_a_record_that_is_delivered_again_after_a_seek_can_die_again():
+    world = GroupWorld()
+    world.append()
+    group = world.group(deliveries_max=1)
+    member = group.join("ann")
+    member.read()[0].nack()
+    world.dead().delete(before=2)
+
+    group.seek("earliest")
+    member.read()[0].nack()
+
+    assert [origin_of(letter).seq for letter in world.dead().read().records] == [1]
+
+
 def test_a_dead_letter_does_not_hold_up_its_key():
     world = GroupWorld()
     world.append(keys=[b"k", b"k"])

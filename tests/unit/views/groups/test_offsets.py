@@ -86,14 +86,14 @@ def test_what_is_above_the_head_can_be_forgotten(changes, head):
 @given(st.lists(CHANGES, max_size=20), st.integers(0, 2**32), st.integers(0, 2**40))
 def test_offsets_come_back_from_their_bytes(changes, generation, lost):
     offsets, _, failures = after(changes)
-    offsets.lost, offsets.deleted = lost, lost // 2
+    offsets.lost, offsets.deleted, offsets.moves = lost, lost // 2, lost // 3
 
     found = decode(encode(Entry(generation, 7, offsets)), "here")
 
     again = found.offsets
     assert (found.generation, found.topic) == (generation, 7)
     assert (again.floor, again.done, again.failures) == (offsets.floor, offsets.done, failures)
-    assert (again.lost, again.deleted) == (lost, lost // 2)
+    assert (again.lost, again.deleted, again.moves) == (lost, lost // 2, lost // 3)
 
 
 @given(st.lists(CHANGES, max_size=20), st.lists(CHANGES, max_size=20))
@@ -166,7 +166,7 @@ def test_bytes_that_are_no_offsets_are_refused(stored):
 
 
 def test_a_broken_bitmap_is_refused():
-    stored = msgspec.msgpack.encode([1, 1, 1, 1, b"\xff" * 9, {}, 0, 0])
+    stored = msgspec.msgpack.encode([1, 1, 1, 1, b"\xff" * 9, {}, 0, 0, 0])
 
     with pytest.raises(Corrupt, match="no offsets"):
         decode(stored, "here")

@@ -246,6 +246,25 @@ def test_a_failed_nack_leaves_the_record_with_its_member(monkeypatch, happened):
     assert delivery.ack()
 
 
+@pytest.mark.parametrize("happened", [True, False])
+def test_a_crash_between_a_dead_letter_and_the_offsets_writes_no_second_one(monkeypatch, happened):
+    world = GroupWorld()
+    world.append()
+    (delivery,) = world.group(deliveries_max=1).join("ann").read()
+    kv = world.store.kv(TOPIC + ":groups")
+    monkeypatch.setattr(kv, "put", failing_once(kv, after=happened))
+    with pytest.raises(Unavailable):
+        delivery.nack()
+    world.restart(cleanly=False)
+
+    again = world.group(deliveries_max=1).join("ann").read()
+    for delivery in again:
+        delivery.nack()
+
+    assert len(again) == (0 if happened else 1)
+    assert world.dead().head_seq == 1
+
+
 def test_a_seek_that_fails_half_way_is_not_mixed_with_what_was_before(monkeypatch):
     world = GroupWorld()
     world.append(5)
