@@ -43,6 +43,7 @@ from strandline.views import kinds
 from strandline.views.groups.group import Group
 from strandline.views.groups.groups import Groups
 from strandline.views.kv.kv import Kv
+from strandline.views.metrics.metrics import Metrics
 from strandline.views.queue.queue import Queue
 from strandline.views.series.series import Series
 from strandline.views.shelf import Shelf
@@ -175,6 +176,10 @@ class Store:
     def series(self, name: str, **options: object) -> Series:
         """A topic's records by source and time, made if there is none."""
         return self._views.open(kinds.SERIES, name, options)
+
+    def metrics(self, name: str, **options: object) -> Metrics:
+        """Measurements with tags and numeric fields, in a topic, made if there is none."""
+        return self._views.open(kinds.METRICS, name, options)
 
     def group(self, topic: str, name: str, **options: object) -> Group:
         """The consumer group of this name on a topic, made with these options."""

@@ -7,10 +7,12 @@ from functools import partial
 from typing import Any
 
 from strandline.topic.topic import Topic
-from strandline.view_config import KvConfig, QueueConfig, SeriesConfig
+from strandline.view_config import KvConfig, MetricsConfig, QueueConfig, SeriesConfig
 from strandline.views.host import Host
 from strandline.views.kv.fold import KvFold
 from strandline.views.kv.kv import Kv
+from strandline.views.metrics.fold import MetricsFold
+from strandline.views.metrics.metrics import Metrics
 from strandline.views.queue.fold import QueueFold
 from strandline.views.queue.queue import Queue
 from strandline.views.series.fold import SeriesFold
@@ -26,4 +28,8 @@ KV = Kind("kv", KvConfig, "kv", ("",), KvFold, lambda host, _: Kv(host))
 QUEUE = Kind("queue", QueueConfig, "queue", ("", ":leases"), QueueFold, _queue)
 SERIES = Kind("series", SeriesConfig, "series", ("",), SeriesFold, lambda host, _: Series(host))
 
-KINDS: dict[str, Kind[Any]] = {kind.name: kind for kind in (KV, QUEUE, SERIES)}
+METRICS = Kind(
+    "metrics", MetricsConfig, "series", ("",), MetricsFold, lambda host, _: Metrics(host)
+)
+
+KINDS: dict[str, Kind[Any]] = {kind.name: kind for kind in (KV, QUEUE, SERIES, METRICS)}
