@@ -57,6 +57,7 @@ def test_create_takes_every_option(command: Command):
         "dedupe_node": False,
         "schema": {"price": "f64", "cur": '["EUR","USD"] | null'},
         "schema_version": 1,
+        "views": {},
     }
     assert shown.json["config"] == made.json["config"]
 

@@ -1,34 +1,24 @@
 """``strandline append``: records from the command line, or one per line from stdin.
 
-Lines are appended in batches of ``--batch``. A batch is also closed when no more input is waiting,
-so that a slow producer's lines are stored as they come. What was acknowledged before a failure is
-still reported.
+Lines are appended in batches of ``--batch``, or of what is there (feed.py). What was acknowledged
+before a failure is still reported.
 """
 
 from __future__ import annotations
 
 import os
-import select
-import stat
-import sys
-from collections.abc import Iterator
 
 import msgspec
 
 from strandline.cli.cells import Made
+from strandline.cli.feed import batches_of
 from strandline.cli.opening import open_to_write
 from strandline.cli.options import NO_FIELDS, TARGET, Fields, Flag, Target
 from strandline.cli.output import JsonLinesOutput, Output, output
-from strandline.cli.progress import Bar
-from strandline.errors import Invalid, TooLarge
+from strandline.errors import Invalid
 from strandline.record import Appended
-from strandline.settings import Durability, LimitSettings
+from strandline.settings import Durability
 from strandline.topic.topic import Topic
-
-_CHUNK_SIZE = 1 << 20
-_BATCH = 1000
-_BATCH_SIZE = 16 << 20
-_LIMITS = LimitSettings()
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +71,7 @@ def append(
             "is one batch with --idempotency-key and --expected-head" if once else "is 1 or more"
         )
         raise Invalid(f"--batch {batch} cannot be: an append {reason}")
-    batches = _batches(data, batch, stdin=stdin, once=once)
+    batches = batches_of(data, batch, stdin=stdin, once=once)
     options: dict[str, object] = {} if durability is None else {"durability": durability}
     with open_to_write(target.store, create=True, lake_url=target.lake_url) as store:
         appender = _Appender(store.topic(topic, **options), output(target.output))
@@ -148,58 +138,6 @@ def _cells(summary: Summary) -> dict[str, str]:
         seqs = f"{summary.first_seq}" if one else f"{summary.first_seq} to {summary.last_seq}"
         cells["seqs"] = seqs + (" (appended before)" if summary.deduped else "")
     return cells
-
-
-def _batches(
-    data: tuple[str, ...], batch: int | None, *, stdin: bool, once: bool
-) -> Iterator[list[bytes]]:
-    """The records in batches; whether there are any is checked before the store is opened."""
-    if data and stdin:
-        raise Invalid("records come from the command line or from --stdin, not from both")
-    if data:
-        records = [os.fsencode(text) for text in data]
-        step = batch or len(records)
-        return iter([records[first : first + step] for first in range(0, len(records), step)])
-    if not stdin and sys.stdin.isatty():
-        raise Invalid("nothing to append: give records as arguments, or pipe lines to stdin")
-    lines = _lines(sys.stdin.fileno(), batch or _BATCH)
-    return _all_at_once(lines) if once else lines
-
-
-def _all_at_once(batches: Iterator[list[bytes]]) -> Iterator[list[bytes]]:
-    records: list[bytes] = []
-    for batch in batches:
-        records += batch
-        if len(records) > _LIMITS.batch_records_max:
-            raise TooLarge(f"one append takes at most {_LIMITS.batch_records_max} records")
-    if records:
-        yield records
-
-
-def _lines(descriptor: int, batch: int) -> Iterator[list[bytes]]:
-    """Lines of a file in batches, none of which waits for input that is not there yet."""
-    status = os.fstat(descriptor)
-    total = status.st_size if stat.S_ISREG(status.st_mode) else None
-    lines: list[bytes] = []
-    rest = b""
-    read = given = 0
-    with Bar() as bar:
-        while chunk := os.read(descriptor, _CHUNK_SIZE):
-            read += len(chunk)
-            *whole, rest = (rest + chunk).split(b"\n")
-            lines += whole
-            if len(rest) > _LIMITS.record_bytes_max:
-                raise TooLarge(f"a line is longer than {_LIMITS.record_bytes_max} bytes")
-            waiting = select.select([descriptor], [], [], 0)[0]
-            keep = batch - 1 if waiting and read - given < _BATCH_SIZE else 0
-            while len(lines) > keep:
-                yield lines[:batch]
-                del lines[:batch]
-                given = read
-            bar.show("stdin", read, total)
-    lines += [rest] if rest else []
-    for first in range(0, len(lines), batch):
-        yield lines[first : first + batch]
 
 
 def _bytes(text: str | None) -> bytes | None:

@@ -49,11 +49,11 @@ class RecordRow(msgspec.Struct, frozen=True):
     def json(self) -> Json:
         record = self.record
         json: Json = {"seq": record.seq, "ts": record.ts}
-        _put(json, "key", record.key)
+        put_bytes(json, "key", record.key)
         json["tag"] = record.tag
         json["node"] = record.node
-        _put(json, "meta", record.meta)
-        _put(json, "data", record.data)
+        put_bytes(json, "meta", record.meta)
+        put_bytes(json, "data", record.data)
         return json
 
     @property
@@ -173,7 +173,8 @@ def schema(fields: Mapping[str, str], version: int) -> str:
     return f"{told} (version {version})" if fields else "-"
 
 
-def _put(json: Json, name: str, value: bytes | None) -> None:
+def put_bytes(json: Json, name: str, value: bytes | None) -> None:
+    """Add stored bytes under a name: as text, or as base64 under a name that says so."""
     decoded = None if value is None else utf8(value)
     if value is not None and decoded is None:
         json[f"{name}_base64"] = base64.b64encode(value).decode()

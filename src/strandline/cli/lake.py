@@ -28,7 +28,7 @@ from strandline.settings import LakeSettings
 from strandline.store import Store
 from strandline.topic.layout import Layout
 
-PLACE = topics.PLACE + 1  # among the commands of the help page
+PLACE = topics.PLACE + 10  # among the commands of the help page, behind the views
 _NOTHING = ColdSummary(manifest=0, files=0, rows=0, size=0, first_seq=0, last_seq=0)
 app = App(name="lake", help="List, fill and sweep the lake of a store.", sort_key=PLACE)
 

@@ -16,11 +16,13 @@ from strandline.cli import (
     checkpoint,
     failures,
     inspect,
+    kv,
     lake,
     pipeline,
     read,
     reservoir,
     topics,
+    views,
 )
 from strandline.env import process
 
@@ -42,6 +44,8 @@ def make_app() -> App:
     for place, command in enumerate(records):
         app.command(command, sort_key=place)
     app.command(topics.app)
+    for group in (views, kv):
+        app.command(group.app)
     app.command(lake.app)
     app.command(pipeline.app)
     for place, command in enumerate(care, start=pipeline.PLACE + 1):

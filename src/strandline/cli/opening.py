@@ -1,8 +1,9 @@
 """Opens stores for commands: which may make one, which only look, and how to look at a live one.
 
-Only ``append`` and ``topic create`` make a store. Commands that read open it read-only, without the
-lock, beside a process that writes. That process may checkpoint in the middle of our reading and
-remove a file that we were about to open; so a reader that finds a file gone looks again.
+Only commands that put something into a topic, or create one, make a store. Commands that read open
+it read-only, without the lock, beside a process that writes. That process may checkpoint in the
+middle of our reading and remove a file that we were about to open; so a reader that finds a file
+gone looks again.
 
 A command does not know how its store is set up elsewhere. So none moves records into the lake but
 the one that is asked to.
@@ -18,7 +19,7 @@ from typing import TypeVar
 
 from strandline.cli.progress import Bar
 from strandline.errors import Closed, NotAStore, UnknownTopic
-from strandline.settings import LakeSettings, Settings
+from strandline.settings import LakeSettings, Settings, ViewSettings
 from strandline.store import Store
 from strandline.topic.topic import Topic
 
@@ -30,25 +31,34 @@ _PAUSE_S = 0.05
 Result = TypeVar("Result")
 
 
-def open_to_read(path: str, lake_url: str = "") -> Store:
+def open_to_read(path: str, lake_url: str = "", views_url: str = "") -> Store:
     """An existing store, read-only."""
-    settings = _settings(lake_url, _MOVE_NOTHING)
+    settings = _settings(lake_url, views_url, _MOVE_NOTHING)
     with Bar() as bar:
         return look_again(lambda: Store(path, readonly=True, settings=settings, progress=bar.show))
 
 
 def open_to_write(
-    path: str, *, create: bool, lake_url: str = "", hot_segments: int = _MOVE_NOTHING
+    path: str,
+    *,
+    create: bool,
+    lake_url: str = "",
+    views_url: str = "",
+    hot_segments: int = _MOVE_NOTHING,
 ) -> Store:
     """A store for writing; one that does not exist is made only when the command may."""
     if not create:
         must_exist(path)
     with Bar() as bar:
-        return Store(path, settings=_settings(lake_url, hot_segments), progress=bar.show)
+        settings = _settings(lake_url, views_url, hot_segments)
+        return Store(path, settings=settings, progress=bar.show)
 
 
-def _settings(lake_url: str, hot_segments: int) -> Settings:
-    return Settings(lake=LakeSettings(url=lake_url, hot_segments=hot_segments))
+def _settings(lake_url: str, views_url: str, hot_segments: int) -> Settings:
+    return Settings(
+        lake=LakeSettings(url=lake_url, hot_segments=hot_segments),
+        views=ViewSettings(url=views_url),
+    )
 
 
 def must_exist(path: str) -> None:

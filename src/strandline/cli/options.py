@@ -69,6 +69,22 @@ class Target:
     ] = "table"
 
 
+@Parameter(name="*", group="Options of every command")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ViewTarget(Target):
+    """Which store, where its lake and its views are, and in which shape to print."""
+
+    views_url: Annotated[
+        str,
+        Parameter(
+            env_var="STRANDLINE_VIEWS_URL",
+            metavar="URL",
+            show_default=False,
+            help="Where views are saved: s3://bucket/prefix, …; default: the folder `views`.",
+        ),
+    ] = ""
+
+
 @Parameter(name="*", group="Fields of every record")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Fields:
@@ -131,6 +147,7 @@ class TopicOptions:
 
 
 TARGET = Target()
+VIEW_TARGET = ViewTarget()
 NO_FIELDS = Fields()
 NOTHING_GIVEN = TopicOptions()
 

@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from strandline.cli import cells
-from strandline.cli.cells import Made, Row, row_of
+from strandline.cli.cells import Cells, Made, Row, row_of
 from strandline.cli.opening import find_topic, open_to_read, open_to_write, read_again
 from strandline.cli.options import NOTHING_GIVEN, TARGET, Flag, Target, TopicOptions
 from strandline.cli.output import output
@@ -16,6 +16,7 @@ from strandline.errors import Invalid
 from strandline.lake.cold import ColdSummary
 from strandline.store import Store
 from strandline.topic.topic import TopicStatistics
+from strandline.view_config import KINDS, ViewConfigs
 
 _LISTED_AT_ONCE = 1000
 PLACE = 10  # among the commands of the help page
@@ -193,7 +194,7 @@ def _listed(statistics: TopicStatistics) -> Row:
         "cap": ", ".join(caps) or "-",
         "newest": cells.moment(statistics.last_ts) if statistics.last_ts else "-",
     }
-    return row_of(statistics, columns)
+    return _row(statistics, columns)
 
 
 def _shown(statistics: TopicStatistics) -> Row:
@@ -216,8 +217,26 @@ def _shown(statistics: TopicStatistics) -> Row:
         "idempotency window": cells.duration(config.idempotency_window_ms),
         "dedupe node": cells.text(config.dedupe_node),
         "schema": cells.schema(config.schema, config.schema_version),
+        "views": _views(config.views),
     }
-    return row_of(statistics, facts)
+    return _row(statistics, facts)
+
+
+def _row(statistics: TopicStatistics, texts: Cells) -> Row:
+    """The topic with the views that it has: those that it lacks are not worth a line."""
+    json = row_of(statistics, texts).json
+    views = statistics.config.views
+    had = {kind: cells.jsonable(it) for kind in KINDS if (it := getattr(views, kind)) is not None}
+    owner = {"owner": views.owner} if views.owner else {}
+    config = json["config"]
+    assert isinstance(config, dict)
+    return Made(json | {"config": config | {"views": had | owner}}, texts)
+
+
+def _views(views: ViewConfigs) -> str:
+    if views.owner:
+        return f"of {views.owner}"
+    return ", ".join(kind for kind in KINDS if getattr(views, kind) is not None) or "-"
 
 
 def _cold(cold: ColdSummary | None) -> str:

@@ -1,0 +1,131 @@
+"""Opens views for commands: those that look, and those that change something.
+
+Who looks opens the store read-only. The process that writes it goes on meanwhile: it saves its
+views, and after a few times deletes the pages that we began with. Whoever finds them gone opens the
+store again, and asks again.
+
+Who puts something into a view that does not exist makes it, with its topic. But a topic that is
+there gets a view only when ``view create`` says so: from then on it keeps all records.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+from collections.abc import Callable, Iterator
+from typing import Generic, Literal, TypeVar
+
+from strandline.cli import opening
+from strandline.cli.options import ViewTarget
+from strandline.errors import Closed, Corrupt, Invalid, NotFound, UnknownTopic
+from strandline.store import Store
+from strandline.view_config import KINDS
+
+Kind = Literal["kv", "queue", "series", "metrics"]
+View = TypeVar("View")
+Result = TypeVar("Result")
+
+_LOOKS_MAX = 3
+_PAGES_ARE_GONE = (FileNotFoundError, Closed, NotFound, Corrupt)
+
+
+def open_to_read(target: ViewTarget) -> Store:
+    """An existing store, read-only."""
+    return opening.open_to_read(target.store, target.lake_url, target.views_url)
+
+
+def open_to_write(target: ViewTarget, *, create: bool = False) -> Store:
+    """A store for writing."""
+    return opening.open_to_write(
+        target.store, create=create, lake_url=target.lake_url, views_url=target.views_url
+    )
+
+
+class Looking(Generic[View]):
+    """A view of a store that somebody else may be writing. Owned by one command."""
+
+    def __init__(
+        self,
+        target: ViewTarget,
+        kind: Kind,
+        name: str,
+        open_view: Callable[[Store, str], View],
+    ) -> None:
+        self._target = target
+        self._kind: Kind = kind
+        self._name = name
+        self._open_view = open_view
+        self.store = open_to_read(target)
+        self._view: View | None = None
+
+    def __enter__(self) -> Looking[View]:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.store.close()
+
+    def ask(self, question: Callable[[View], Result]) -> Result:
+        """Ask the view something; with a newer opening when its pages are gone."""
+        for _ in range(_LOOKS_MAX - 1):
+            try:
+                return question(self._found())
+            except _PAGES_ARE_GONE:
+                self.store.close()
+                self._view = None
+                self.store = open_to_read(self._target)
+        return question(self._found())
+
+    def refresh(self) -> None:
+        """See what the writer has done since."""
+        opening.refresh(self.store)
+
+    def _found(self) -> View:
+        if self._view is None:
+            must_have(self.store, self._kind, self._name)
+            self._view = self._open_view(self.store, self._name)
+        return self._view
+
+
+@contextlib.contextmanager
+def changing(
+    target: ViewTarget, kind: Kind, name: str, open_view: Callable[[Store, str], View]
+) -> Iterator[View]:
+    """A view that is there, to change something."""
+    with open_to_write(target) as store:
+        must_have(store, kind, name)
+        yield open_view(store, name)
+
+
+@contextlib.contextmanager
+def putting(
+    target: ViewTarget, kind: Kind, name: str, open_view: Callable[[Store, str], View]
+) -> Iterator[View]:
+    """A view to put something into: made, with topic and store, when there is none."""
+    with open_to_write(target, create=True) as store:
+        if name in store.topics(name):
+            must_have(store, kind, name)
+        yield open_view(store, name)
+
+
+def must_have(store: Store, kind: Kind, name: str) -> None:
+    """Refuse a topic without the view, or say which name was meant."""
+    try:
+        views = store.existing_topic(name).config.views
+    except UnknownTopic as error:
+        error.add_note(_name_meant(store, kind, name))
+        raise
+    if getattr(views, kind) is None:
+        missing = Invalid(f"topic {name!r} has no {kind} view")
+        others = ", ".join(found for found in KINDS if getattr(views, found) is not None)
+        missing.add_note(
+            f"it has {others}; `strandline view create {kind} {name}` gives it a {kind} view, too"
+            if others
+            else f"`strandline view create {kind} {name}` gives it one, of the records it has"
+        )
+        raise missing
+
+
+def _name_meant(store: Store, kind: Kind, name: str) -> str:
+    names = [found for found_kind, found in store.views.names() if found_kind == kind]
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {near[0]!r}?" if near else "`strandline view list` shows the views"

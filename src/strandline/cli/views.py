@@ -1,0 +1,300 @@
+"""``strandline view``: the views of a store, whatever their kind.
+
+A view can always be thrown away and folded again from the log. So ``rebuild`` loses nothing, and
+is the cure for all that may be wrong with saved views.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Annotated, cast
+
+import msgspec
+from cyclopts import App, Parameter
+
+from strandline.cli import cells, topics
+from strandline.cli.cells import Json, Made, Row
+from strandline.cli.options import VIEW_TARGET, Flag, ViewTarget
+from strandline.cli.output import output, print_report
+from strandline.cli.viewing import (
+    Kind,
+    Looking,
+    must_have,
+    open_to_read,
+    open_to_write,
+)
+from strandline.errors import Invalid
+from strandline.memory import RESERVE, ShareUse
+from strandline.settings import Durability
+from strandline.store import Store
+from strandline.views import kinds
+
+PLACE = topics.PLACE + 1  # among the commands of the help page
+
+app = App(
+    name="view",
+    help="List, create, show, alter and rebuild views of topics: kv, queue, series, metrics.",
+    sort_key=PLACE,
+)
+
+Options = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--option",
+        metavar="NAME=VALUE",
+        negative="",
+        help="An option of the view, as history=20; one for each.",
+    ),
+]
+
+
+@app.command(name="list")
+def list_views(*, target: ViewTarget = VIEW_TARGET) -> None:
+    """List the views of a store."""
+    out = output(target.output)
+    with open_to_read(target) as store:
+        out.rows([_listed(store, cast("Kind", kind), name) for kind, name in store.views.names()])
+    out.end()
+
+
+@app.command
+def create(
+    kind: Kind,
+    name: str,
+    /,
+    *,
+    option: Options = None,
+    durability: Durability | None = None,
+    target: ViewTarget = VIEW_TARGET,
+) -> None:
+    """Give a topic a view, and make the topic and the store if there are none.
+
+    What a topic has is folded in. From then on it keeps all records that the view needs: its own
+    deletes, ttl and caps are refused.
+
+    Parameters
+    ----------
+    kind
+        kv, queue, series or metrics.
+    name
+        Name of the topic, which is the view's name, too.
+    durability
+        For a topic that is new: ephemeral, memory, disk (the default) or fsync.
+    """
+    given = _options(kind, option or [])
+    if durability is not None:
+        given["durability"] = durability
+    with open_to_write(target, create=True) as store:
+        store.views.open(kinds.KINDS[kind], name, given)
+        output(target.output).one(_listed(store, kind, name))
+
+
+@app.command
+def show(kind: Kind, name: str, /, *, target: ViewTarget = VIEW_TARGET) -> None:
+    """Show a view: its options, how far it is saved, and its numbers.
+
+    Parameters
+    ----------
+    kind
+        kv, queue, series or metrics.
+    name
+        Name of the view.
+    """
+    with _looking(kind, name, target) as looking:
+        json = looking.ask(lambda view: _shown(looking.store, kind, name, view))
+    facts = {key.replace("_", " "): cells.text(it) for key, it in json.items() if key != "notes"}
+    notes: list[Row] = [Made({}, {"note": cells.text(note)}) for note in _list(json["notes"])]
+    print_report(target.output, Made(json, facts), {"notes": notes})
+
+
+@app.command
+def alter(
+    kind: Kind, name: str, /, *, option: Options = None, target: ViewTarget = VIEW_TARGET
+) -> None:
+    """Change options of a view; it is folded again with them.
+
+    Parameters
+    ----------
+    kind
+        kv, queue, series or metrics.
+    name
+        Name of the view.
+    """
+    given = _options(kind, option or [])
+    if not given:
+        known = ", ".join(kinds.KINDS[kind].config.__struct_fields__)
+        raise Invalid(f"say what to alter: --option NAME=VALUE, with one of {known}")
+    with open_to_write(target) as store:
+        must_have(store, kind, name)
+        store.views.alter(kind, name, **given)
+        store.views.shelf.save()
+        output(target.output).one(_listed(store, kind, name))
+
+
+@app.command
+def rebuild(
+    kind: Kind | None = None,
+    name: str | None = None,
+    /,
+    *,
+    everything: Annotated[Flag, Parameter(name=["--all", "-a"])] = False,
+    target: ViewTarget = VIEW_TARGET,
+) -> None:
+    """Throw the saved state of a view away, fold the log again, and save it.
+
+    Parameters
+    ----------
+    kind
+        kv, queue, series or metrics.
+    name
+        Name of the view.
+    everything
+        All views of the store.
+    """
+    if everything == (kind is not None and name is not None) or (everything and kind is not None):
+        raise Invalid("say what to rebuild: KIND NAME, or --all")
+    out = output(target.output)
+    with open_to_write(target) as store:
+        views = store.views.names() if everything else [(str(kind), str(name))]
+        out.rows([_rebuilt(store, cast("Kind", each), of) for each, of in views])
+        store.views.shelf.save()
+    out.end()
+
+
+@app.command
+def digest(kind: Kind, name: str, /, *, target: ViewTarget = VIEW_TARGET) -> None:
+    """Print a checksum of all that can be seen of a view: the same before and after a rebuild.
+
+    Parameters
+    ----------
+    kind
+        kv, queue, series or metrics.
+    name
+        Name of the view.
+    """
+    with _looking(kind, name, target) as looking:
+        json = looking.ask(
+            lambda _: {
+                "kind": kind,
+                "name": name,
+                "head_seq": looking.store.existing_topic(name).head_seq,
+                "digest": looking.store.views.digest(kind, name),
+            }
+        )
+    output(target.output).one(_row(json))
+
+
+@app.command
+def memory(*, target: ViewTarget = VIEW_TARGET) -> None:
+    """Open every view, and show how much of the memory budget they take then.
+
+    A process that uses few of them takes less, one that writes may take more.
+    """
+    out = output(target.output)
+    with open_to_read(target) as store:
+        for kind, name in store.views.names():
+            store.views.open(kinds.KINDS[kind], name, {})
+        out.rows([_share(each) for each in store.views.memory().values()])
+    out.end()
+
+
+def _looking(kind: Kind, name: str, target: ViewTarget) -> Looking[object]:
+    def open_view(store: Store, name: str) -> object:
+        return store.views.open(kinds.KINDS[kind], name, {})
+
+    return Looking(target, kind, name, open_view)
+
+
+def _options(kind: Kind, given: Sequence[str]) -> dict[str, object]:
+    """Options from texts such as ``history=20``: what reads as JSON is that, the rest is text."""
+    known = kinds.KINDS[kind].config.__struct_fields__
+    options: dict[str, object] = {}
+    for text in given:
+        name, sign, value = text.partition("=")
+        name = name.strip().replace("-", "_")
+        if not sign or name not in known or name in options:
+            wrong = Invalid(f"--option {text!r}: write each option once, as NAME=VALUE")
+            wrong.add_note(f"a {kind} view has the options {', '.join(known)}")
+            raise wrong
+        try:
+            options[name] = msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            options[name] = value.strip()
+    return options
+
+
+def _listed(store: Store, kind: Kind, name: str) -> Row:
+    topic = store.existing_topic(name)
+    statistics = topic.statistics()
+    json: Json = {
+        "kind": kind,
+        "name": name,
+        "records": statistics.count,
+        "head_seq": statistics.head_seq,
+        "payload_bytes": statistics.payload_bytes,
+        "options": cells.jsonable(getattr(topic.config.views, kind)),
+    }
+    columns = {
+        "kind": kind,
+        "name": name,
+        "records": str(statistics.count),
+        "head": str(statistics.head_seq),
+        "size": cells.size(statistics.payload_bytes),
+        "options": cells.text(json["options"]),
+    }
+    return Made(json, columns)
+
+
+def _shown(store: Store, kind: Kind, name: str, view: object) -> Json:
+    host = store.views.shelf.host(kind, store.existing_topic(name))
+    host.catch_up()
+    statistics = getattr(view, "statistics", None)
+    numbers = cells.jsonable(statistics()) if statistics is not None else {}
+    return {
+        "kind": kind,
+        "name": name,
+        "topics": [topic.name for topic in host.topics],
+        "records": [topic.statistics().count for topic in host.topics],
+        "head_seqs": [topic.head_seq for topic in host.topics],
+        "saved_seqs": list(host.saved.applied),
+        "options": cells.jsonable(getattr(host.topics[0].config.views, kind)),
+        **(numbers if isinstance(numbers, dict) else {}),
+        "notes": list(store.views.shelf.complaints),
+    }
+
+
+def _rebuilt(store: Store, kind: Kind, name: str) -> Row:
+    must_have(store, kind, name)
+    begun = time.monotonic()
+    store.rebuild(kind, name)
+    seconds = round(time.monotonic() - begun, 3)
+    json: Json = {
+        "kind": kind,
+        "name": name,
+        "records": store.existing_topic(name).statistics().count,
+        "seconds": seconds,
+        "digest": store.views.digest(kind, name),
+    }
+    return _row(json)
+
+
+def _share(use: ShareUse) -> Row:
+    is_reserve = use.name == RESERVE
+    columns = {
+        "share": use.name,
+        "limit": cells.size(use.limit),
+        "used": cells.size(use.used),
+        "borrowed": None if is_reserve or not use.borrowed else cells.size(use.borrowed),
+        "evictions": str(use.evictions) if use.evictions else None,
+        "refusals": str(use.refusals) if use.refusals else None,
+    }
+    return cells.row_of(use, columns)
+
+
+def _row(json: Json) -> Row:
+    return Made(json, {name.replace("_", " "): cells.text(it) for name, it in json.items()})
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
