@@ -4,41 +4,46 @@ from __future__ import annotations
 
 from strandline.store import Store
 from strandline.view_config import KvConfig
+from strandline.views import kinds
 from strandline.views.host import Host
 from strandline.views.kv.fold import KvFold
 from strandline.views.kv.kv import Kv
-from strandline.views.views import Kind, Views
+from strandline.views.view import World as Surroundings
 from tests.unit.store import world
 
 NAME = "profiles"
-KIND = Kind("kv", KvConfig, "kv", ("",), KvFold, lambda host, _: Kv(host))
 World = world.World
 
 
-def views_of(store: Store) -> Views:
-    return store._views
+def kv_of(store: Store, **options: object) -> Kv:
+    return store.kv(NAME, **options)
 
 
-def kv_of(store: Store, name: str = NAME, **options: object) -> Kv:
-    found = views_of(store).open(KIND, name, options)
+def forgetful_kv_of(store: Store, ram_bytes: int, **options: object) -> Kv:
+    """The same with so little memory that keys are put into maps and dropped all the time."""
+
+    def fold(config: KvConfig, surroundings: Surroundings) -> KvFold:
+        return KvFold(config, surroundings._replace(ram_bytes=ram_bytes, spill=None))
+
+    found = store.views.open(kinds.KV._replace(fold=fold), NAME, options)
     assert isinstance(found, Kv)
     return found
 
 
-def host_of(store: Store, name: str = NAME) -> Host[KvFold]:
-    return views_of(store).shelf.host("kv", store.existing_topic(name))
+def host_of(store: Store) -> Host[KvFold]:
+    return store.views.shelf.host("kv", store.existing_topic(NAME))
 
 
 def save(store: Store) -> None:
     """Make the views durable, so that records before may be let go."""
-    views_of(store).shelf.save()
+    store.views.shelf.save()
 
 
-def rebuild(store: Store, name: str = NAME) -> None:
-    views_of(store).rebuild(KIND, name)
+def digest(store: Store) -> str:
+    return host_of(store).digest()
 
 
-def rebuilt_digest(store: Store, name: str = NAME) -> str:
+def rebuilt_digest(store: Store) -> str:
     """What the view would be if it were folded from the log as it is now."""
-    rebuild(store, name)
-    return host_of(store, name).digest()
+    store.rebuild("kv", NAME)
+    return digest(store)
