@@ -17,6 +17,7 @@ from strandline.testing.sim_clock import SimClock
 from strandline.views import kinds
 from strandline.views.kv.kv import Kv
 from strandline.views.kv.values import Put
+from strandline.views.metrics.metrics import Metrics
 from strandline.views.queue.queue import Queue
 from strandline.views.series.series import Series
 from tests.crash.sim.views import Life, Sort
@@ -96,11 +97,30 @@ def _series(view: Series, chance: random.Random, clock: SimClock) -> None:
         view.run_retention(now - 300)
 
 
+def _metrics(view: Metrics, chance: random.Random, clock: SimClock) -> None:
+    clock.advance(0.5)
+    now_s = clock.now_us() // 1_000_000
+    lines = [
+        f"cpu,host=h{chance.randrange(6)} load={chance.random():.3f},n={chance.randrange(99)}i "
+        f"{now_s - chance.choice((0, 0, 1, 30, 500))}"
+        for _ in range(chance.choice((1, 3, 40)))
+    ]
+    with contextlib.suppress(Invalid):  # before the floor: refused
+        view.write_lines("\n".join(lines), precision="s")
+    if chance.random() < 0.05:
+        view.keep("cpu", "300s")
+    if chance.random() < 0.05:
+        view.downsample("cpu", into="cpu_1m", window="1m")
+    if chance.random() < 0.2:
+        view.run_once()
+
+
 SORTS = {
     "tally": Sort(TALLY, {}, _tally),
     "kv": Sort(kinds.KV, {"history": 3, "grace_ms": 10_000}, _kv),
     "queue": Sort(kinds.QUEUE, {"deliveries_max": 2}, _queue),
     "series": Sort(kinds.SERIES, {"jitter": 10, "unit": "ms"}, _series),
+    "metrics": Sort(kinds.METRICS, {"block_points": 16}, _metrics),
 }
 
 
