@@ -168,6 +168,13 @@ class Board:
                 self._tidy(chunk)
         self.untidy.clear()
 
+    def trim(self, number: int) -> None:
+        """Forget columns of a chunk that say nothing any more."""
+        chunk = self.chunks[number]
+        before = chunk.nbytes
+        chunk.drop_zeros()
+        self.nbytes += chunk.nbytes - before
+
     def set_column(self, chunk: Chunk, name: str, rows: Rows, values: object) -> None:
         """Say something of jobs that not every job has."""
         if name not in chunk.extra:

@@ -180,8 +180,8 @@ class QueueFold:
         """Hand over the pages that have changed; what else must be known to load them."""
         board = self.jobs.board
         for number in sorted(board.changed):
-            chunk = board.chunks[number]
-            session.write(self._chunk_page(number), pages.encode(chunk))
+            board.trim(number)
+            session.write(self._chunk_page(number), pages.encode(board.chunks[number]))
         for number in sorted(board.dropped):
             session.delete(self._chunk_page(number))
         board.changed.clear()
@@ -189,6 +189,7 @@ class QueueFold:
         session.write(self._rest_page, msgspec.msgpack.encode(self._rest()))
         before = board.first_live() or self.heads[JOBS] + 1
         self.released = Released(self.heads[LEASES], before, self.jobs.ended.copy())
+        self._count_memory()
         return _FORM
 
     def forget(self, released: Released) -> None:

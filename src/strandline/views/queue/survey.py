@@ -176,7 +176,8 @@ def _touched(chunk: Chunk, first: int, following: int) -> Rows:
     touched = (chunk.deliveries > 0) | (chunk.state == DYING)
     rows = ((chunk.state >= BLOCKED) & touched).nonzero()[0]
     seqs = chunk.seqs(rows)
-    return rows[(seqs >= first) & (seqs < following)]
+    inside: Rows = rows[(seqs >= first) & (seqs < following)]
+    return inside
 
 
 def _claimed(chunk: Chunk, rows: Rows) -> tuple[bytes, ...]:

@@ -1,4 +1,4 @@
-"""From the hash of a key to the seq of a job, in 8 bytes for an entry and a third more.
+"""From the hash of a key to the seq of a job, in 11 to 23 bytes for an entry.
 
 The table holds nothing but seqs: the hashes stand in a column of the jobs themselves, and are
 looked up there. Linear probing without wrapping around: an entry lies at its home, which is the
@@ -94,8 +94,8 @@ class SeqTable:
 
     def _fill(self, seqs: Seqs) -> None:
         """Hold these and no others; their hashes differ."""
-        bits = self._bits
-        while len(seqs) > _FULL / 2 * (1 << bits):
+        bits = _BITS_MIN
+        while len(seqs) > _FULL * (1 << bits):
             bits += 1
         homes = (self._hashes(seqs) >> np.uint64(64 - bits)).astype(np.int64)
         order = np.argsort(homes, kind="stable")

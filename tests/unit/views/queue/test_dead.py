@@ -1,0 +1,265 @@
+"""Promise: a job that was given out too often becomes a dead letter once, whatever fails meanwhile,
+and a dead letter that is put back is a job once."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from strandline.record import Record
+from strandline.testing.sim_disk import SimDisk
+from strandline.views.queue import letter
+from tests.unit.views.queue.world import NAME, World, host_of, queue_of, rebuilt_digest
+
+DEAD = f"{NAME}:dead"
+
+
+def _wear_out(world: World, queue, times: int = 1) -> None:
+    """Claim everything and let the leases run out."""
+    for _ in range(times):
+        queue.claim(100)
+        world.clock.advance(31)
+
+
+def test_a_job_is_given_out_so_often_and_then_is_a_dead_letter():
+    world = World()
+    queue = queue_of(world.store)
+    put = queue.put(b"poison", priority=3, key="k", group="g", tag="t")
+    put_ts = world.clock.now_us()
+    for delivery in range(1, 6):
+        (job,) = queue.claim()
+        assert job.deliveries == delivery
+        world.clock.advance(31)
+
+    assert queue.claim() == []
+
+    (dead,) = queue.dead.letters()
+    assert (dead.data, dead.key, dead.tag, dead.group) == (b"poison", b"k", "t", b"g")
+    assert (dead.job_seq, dead.put_ts, dead.deliveries) == (put.seq, put_ts, 5)
+    assert (dead.reason, dead.priority, dead.ts) == ("deliveries", 3, world.clock.now_us())
+    numbers = queue.statistics()
+    assert (numbers.waiting, numbers.in_flight, numbers.dying, numbers.dead) == (0, 0, 0, 1)
+    assert not queue.put(b"again", key="k").existed
+
+
+def test_with_no_maximum_a_job_is_given_out_for_ever():
+    world = World()
+    queue = queue_of(world.store, deliveries_max=0)
+    queue.put(b"a")
+
+    _wear_out(world, queue, 20)
+
+    assert queue.claim()[0].deliveries == 21
+    assert queue.dead.count() == 0
+
+
+def test_worn_out_jobs_do_not_keep_others_from_a_claim():
+    world = World()
+    queue = queue_of(world.store, deliveries_max=1)
+    queue.put_many([b"p%d" % n for n in range(700)])
+    _wear_out(world, queue, 7)
+    queue.put(b"fresh")
+
+    assert [job.data for job in queue.claim(5)] == [b"fresh"]
+    assert queue.dead.count() == 700
+
+
+def test_large_dead_letters_are_buried_a_few_at_a_time():
+    world = World()
+    queue = queue_of(world.store, deliveries_max=1)
+    for n in range(20):
+        queue.put(b"%02d" % n * 500_000)
+    _wear_out(world, queue)
+
+    assert queue.claim(100) == []
+
+    letters = queue.dead.letters()
+    assert [dead.data[:2] for dead in letters] == [b"%02d" % n for n in range(20)]
+
+
+@pytest.mark.parametrize("durability", ["disk", "fsync"])
+def test_a_crash_at_any_moment_of_a_burial_leaves_one_letter_of_each(durability):
+    world = World()
+    queue = queue_of(world.store, deliveries_max=1, durability=durability)
+    queue.put_many([b"a", b"b"])
+    _wear_out(world, queue)
+    world.store.sync()
+
+    left = _left_by_crashes(world, queue.claim)
+
+    assert queue.dead.count() == 2
+    assert len(left) > 20
+    for disk in left:
+        again = _restarted(world, disk)
+        queue = queue_of(again.store)
+        queue.statistics()
+        again.clock.advance(31)
+        assert queue.claim(10) == []
+        assert [dead.data for dead in queue.dead.letters()] == [b"a", b"b"]
+        digest = host_of(again.store).digest()
+        assert rebuilt_digest(again.store) == digest
+        again.store.close()
+
+
+@pytest.mark.parametrize("durability", ["disk", "fsync"])
+def test_a_crash_at_any_moment_of_a_redrive_leaves_a_letter_or_a_job_of_each(durability):
+    world = World()
+    queue = queue_of(world.store, deliveries_max=1, durability=durability)
+    queue.put_many([b"a", b"b"])
+    _wear_out(world, queue)
+    queue.claim()
+    world.store.sync()
+
+    left = _left_by_crashes(world, queue.dead.redrive)
+
+    assert queue.dead.count() == 0
+    assert len(left) > 10
+    for disk in left:
+        again = _restarted(world, disk)
+        queue = queue_of(again.store)
+        jobs = [job.data for job in queue.claim(10)]
+        letters = [dead.data for dead in queue.dead.letters()]
+        assert sorted(jobs + letters) == [b"a", b"b"]
+        again.store.close()
+
+
+def _left_by_crashes(world: World, work) -> list[SimDisk]:
+    """The disks that a kill or a power loss before each call of the work, or after it, leaves."""
+    chance = random.Random(7)
+    left: list[SimDisk] = []
+
+    def imagine(*_: str) -> None:
+        world.disk.on_call = None
+        left.extend((world.disk.kill(), world.disk.crash(chance), world.disk.crash(chance)))
+        world.disk.on_call = imagine
+
+    world.disk.on_call = imagine
+    work()
+    imagine()
+    world.disk.on_call = None
+    return left
+
+
+def _restarted(world: World, disk: SimDisk) -> World:
+    again = World()
+    again.store.close()
+    again.disk, again.clock = disk, world.clock
+    again.store = again.open()
+    return again
+
+
+def test_a_redriven_letter_is_a_job_with_a_new_life():
+    world = World()
+    queue = queue_of(world.store, deliveries_max=1)
+    queue.put(b"a", priority=7, group="g", key="k", tag="t", ttl=10_000)
+    queue.put(b"b", delay=1)
+    world.clock.advance(1)
+    _wear_out(world, queue)
+    queue.claim()
+
+    done = queue.dead.redrive()
+
+    assert (done.matched, done.redriven, done.kept) == (2, 2, ())
+    assert queue.dead.count() == 0
+    a, b = queue.claim(5)
+    assert [(job.data, job.deliveries) for job in (a, b)] == [(b"a", 1), (b"b", 1)]
+    assert (a.key, a.tag) == (b"k", "t")
+    assert queue.put(b"c", key="k").existed
+    world.clock.advance(20_000)
+    queue.claim()
+    assert [dead.priority for dead in queue.dead.letters()] == [7, 100]
+
+
+def test_a_dry_run_tells_what_would_be_done_and_does_nothing():
+    world = World()
+    queue = queue_of(world.store, deliveries_max=1)
+    queue.put_many([b"a", b"b", b"c"], keys=["k", None, None])
+    _wear_out(world, queue)
+    queue.claim()
+    queue.put(b"other", key="k")
+
+    told = queue.dead.redrive(lambda dead: dead.data != b"c", dry_run=True)
+    purged = queue.dead.purge(dry_run=True)
+
+    assert (told.matched, told.redriven, told.kept) == (2, 1, (1,))
+    assert purged == 3
+    assert (queue.dead.count(), queue.statistics().waiting) == (3, 1)
+    assert queue.dead.redrive(lambda dead: dead.data != b"c") == told
+    assert [dead.data for dead in queue.dead.letters()] == [b"a", b"c"]
+
+
+def test_of_two_letters_with_the_same_key_one_is_put_back():
+    world = World()
+    queue = queue_of(world.store, deliveries_max=1)
+    for data in (b"a", b"b"):
+        queue.put(data, key="k")
+        _wear_out(world, queue)
+        queue.claim()
+
+    done = queue.dead.redrive()
+
+    assert (done.redriven, done.kept) == (1, (2,))
+    assert [job.data for job in queue.claim(5)] == [b"a"]
+
+
+def test_letters_are_chosen_by_what_they_say_and_by_how_many():
+    world = World()
+    queue = queue_of(world.store, deliveries_max=1)
+    queue.put_many([b"%d" % n for n in range(1200)])
+    for _ in range(12):
+        queue.claim(100)
+    world.clock.advance(31)
+    queue.claim()
+
+    assert queue.dead.redrive(limit=600).redriven == 600
+    assert queue.dead.redrive(lambda dead: dead.data == b"1000").redriven == 1
+    assert queue.dead.purge(lambda dead: dead.job_seq <= 1000) == 400
+    assert queue.dead.purge() == 199
+    assert queue.dead.purge() == 0
+    assert queue.statistics().ready == 601
+
+
+def test_letters_are_read_page_by_page():
+    world = World()
+    queue = queue_of(world.store, deliveries_max=1)
+    queue.put_many([b"a", b"b", b"c"])
+    _wear_out(world, queue)
+    queue.claim()
+
+    first = queue.dead.letters(limit=2)
+
+    assert [dead.data for dead in first] == [b"a", b"b"]
+    assert [dead.data for dead in queue.dead.letters(after=first[-1].seq)] == [b"c"]
+
+
+def test_a_letter_that_somebody_appended_by_hand_can_be_put_back():
+    world = World()
+    queue = queue_of(world.store)
+    queue.dead.count()
+    world.store.existing_topic(DEAD).append(b"by hand", key="k")
+
+    (dead,) = queue.dead.letters()
+    assert (dead.reason, dead.job_seq, dead.deliveries) == ("", 0, 0)
+    assert queue.dead.redrive().redriven == 1
+    assert queue.claim()[0].data == b"by hand"
+
+
+def test_a_letter_tells_what_was_written_into_it():
+    record = Record(seq=7, ts=9, data=b"d", key=b"k", meta=b"\0job\x00\x05group")
+    meta = letter.encode(record, 3, "why")
+
+    found = letter.decode(Record(seq=1, ts=20, data=b"d", key=b"k", meta=meta))
+
+    assert (found.job_seq, found.put_ts, found.deliveries) == (7, 9, 3)
+    assert (found.reason, found.group, found.priority) == ("why", b"group", 5)
+    assert found.meta == record.meta
+
+
+def test_a_meta_that_leaves_no_room_is_left_out():
+    record = Record(seq=7, ts=9, data=b"d", meta=b"m" * 16 * 1024)
+
+    meta = letter.encode(record, 3, "why")
+
+    found = letter.decode(Record(seq=1, ts=20, data=b"d", meta=meta))
+    assert (found.job_seq, found.meta) == (7, None)
