@@ -38,7 +38,6 @@ from itertools import islice, takewhile
 import msgspec
 from pyroaring import BitMap64
 
-from strandline.view_config import KvConfig
 from strandline.views.host import Host
 from strandline.views.kv import meta
 from strandline.views.kv.fold import KvFold
@@ -63,10 +62,9 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True):
 class Compaction:
     """Compacts one key-value topic. Safe from many threads."""
 
-    def __init__(self, host: Host[KvFold], config: KvConfig) -> None:
+    def __init__(self, host: Host[KvFold]) -> None:
         self._host = host
         self._clock = host.world.clock
-        self._grace_us = config.grace_ms * 1000
 
     def run_once(self) -> Compacted:
         """One turn: as much as there is to do now."""
@@ -93,7 +91,7 @@ class Compaction:
 
         def decision(fold: KvFold) -> Draft | None:
             nonlocal count
-            until_us = self._clock.now_us() - self._grace_us
+            until_us = self._clock.now_us() - fold.config.grace_ms * 1000
             markers = fold.markers(self._host.secured[0], FORGET_AT_ONCE)
             over = [marker for marker in markers if marker.ts < until_us]
             count = len(over)

@@ -74,6 +74,7 @@ class KvFold:
     """Keys and their versions. Owned by one thread: whoever holds the host's lock."""
 
     def __init__(self, config: KvConfig, world: World) -> None:
+        self.config = config
         self.hot: dict[bytes, Slot] = {}
         self.dead = BitMap64()
         self.forgotten = 0

@@ -14,9 +14,7 @@ def versions(host: Host[KvFold], key: bytes) -> list[Version]:
     return [version_of(record) for record in _records(host, key)]
 
 
-def entry_at(
-    host: Host[KvFold], key: bytes, history: int, version: int | None, ts: int | None
-) -> Entry | None:
+def entry_at(host: Host[KvFold], key: bytes, version: int | None, ts: int | None) -> Entry | None:
     """The key as it was at a version of the view, or at a time."""
     kept = versions(host, key)
     for each in kept:
@@ -32,7 +30,7 @@ def entry_at(
             ts=each.ts,
             expires_us=each.expires_us,
         )
-    if len(kept) >= history:
+    if len(kept) >= host.fold.config.history:
         raise NotFound(
             f"the history of key {key!r} begins with version {kept[-1].version}: what it was "
             "before is not kept"

@@ -16,9 +16,8 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 
-from strandline.errors import Invalid, NotFound
+from strandline.errors import Invalid
 from strandline.topic.topic import Topic
-from strandline.view_config import KvConfig
 from strandline.views.host import Host
 from strandline.views.kv import decisions, history, meta, scanning
 from strandline.views.kv.changes import Changes
@@ -49,8 +48,7 @@ class Kv:
         self._topic: Topic = host.topics[0]
         self._now_us = host.world.clock.now_us
         self._share = host.world.share
-        self._history = _config(self._topic).history
-        self._compaction = Compaction(host, _config(self._topic))
+        self._compaction = Compaction(host)
         self._share.evicts(_evictor(host))
 
     @property
@@ -212,7 +210,7 @@ class Kv:
         """
         if (version is None) == (ts is None):
             raise Invalid("say when: version=VERSION or ts=MICROSECONDS")
-        return history.entry_at(self._host, plain_key(key), self._history, version, ts)
+        return history.entry_at(self._host, plain_key(key), version, ts)
 
     def scan(
         self,
@@ -309,13 +307,6 @@ class Kv:
 
         appended = self._host.decide(decision)
         return 0 if appended is None else appended.last_seq
-
-
-def _config(topic: Topic) -> KvConfig:
-    config = topic.config.views.kv
-    if config is None:
-        raise NotFound(f"topic {topic.name!r} has no kv view: open it with store.kv")
-    return config
 
 
 def _is(key: Key) -> Callable[[bytes], bool]:
