@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant
 
 HOST = "unit/views/test_host"
 SHELF = "unit/views/test_shelf"
+TOGETHER = "unit/views/test_together"
 
 VIEWS = {
     "save a view before its records are durable": Mutant(
@@ -28,6 +29,20 @@ VIEWS = {
         "seqs or BitMap64()",
         HOST,
         "test_only_what_the_saved_state_has_seen_is_let_go",
+    ),
+    "let records go that another view needs": Mutant(
+        "views.host:Host.release",
+        "if self._strangers(source):",
+        "if False:",
+        TOGETHER,
+        "test_a_topic_with_several_views_keeps_its_records",
+    ),
+    "show a view what another has written for itself": Mutant(
+        "views.host:_without",
+        "meta is None or not meta.startswith(marks)",
+        "True",
+        TOGETHER,
+        "test_what_only_one_view_can_read_is_for_that_view_alone",
     ),
     "append a decision though others came between": Mutant(
         "views.host:Host.decide",

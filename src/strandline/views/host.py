@@ -10,6 +10,10 @@ step, whoever else writes.
 
 Lock order: a view's lock comes before all locks of topics. Nothing below calls a view.
 
+A topic may have several views. Plain records are for all of them; what one view has written with
+more than key and data (``MARKS``) is kept from the others. Such a topic keeps all its records: what
+one view no longer needs another may.
+
 What was let go of the log is let go for good. So only records that the saved state has seen are:
 a crash must not bring back a state that still needs them.
 
@@ -22,6 +26,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -32,7 +37,7 @@ from strandline.record import Appended, Record
 from strandline.reservoir.session import Session
 from strandline.topic.append import Pending
 from strandline.topic.topic import Topic
-from strandline.views.view import Draft, Fold, Rows, World
+from strandline.views.view import MARKS, Draft, Fold, Rows, World
 
 F = TypeVar("F", bound=Fold)
 
@@ -87,6 +92,8 @@ class Host(Generic[F]):
         """Records that were folded in since the last save."""
         self._make = make
         self._own: list[deque[_Own]] = [deque() for _ in topics]
+        self._views_seen: object = None
+        self._others: tuple[bytes, ...] = ()
         self._ended = False
         self._broken = True
         self.applied = [0 for _ in topics]
@@ -146,8 +153,11 @@ class Host(Generic[F]):
     def release(self, source: int, seqs: BitMap64 | None = None, *, before: int = 0) -> int:
         """Let records go that no longer matter, as far as the saved state has seen that; how many.
 
-        Those behind it stay for now: ask again after the next save.
+        Those behind it stay for now: ask again after the next save. Of a topic with several views
+        none is let go.
         """
+        if self._strangers(source):
+            return 0
         secured = self.secured[source]
         gone = BitMap64() if seqs is None else seqs & BitMap64(range(secured + 1))
         before = min(before, secured + 1)
@@ -248,6 +258,15 @@ class Host(Generic[F]):
         self._own[source].append(_Own(first_seq, last_seq, rows))
         return pending
 
+    def _strangers(self, source: int) -> tuple[bytes, ...]:
+        """How records begin that another view of the same topic has written."""
+        views = self.topics[source].config.views
+        if views is not self._views_seen:
+            others = [kind for kind in MARKS if kind != self.kind]
+            self._others = tuple(MARKS[kind] for kind in others if getattr(views, kind) is not None)
+            self._views_seen = views
+        return self._others
+
     def _follow(self, source: int, topic: Topic) -> None:
         head, own = topic.head_seq, self._own[source]
         while (applied := self.applied[source]) < head:
@@ -259,6 +278,8 @@ class Host(Generic[F]):
             page = topic.read(applied, _ROWS_AT_ONCE)
             found = page.columns()
             rows = Rows(found.seqs, found.stamps, found.keys, found.tags, found.metas, found.data)
+            if strangers := self._strangers(source):
+                rows = _without(rows, strangers)
             self._apply(source, rows, page.next)
 
     def _apply(self, source: int, rows: Rows, last_seq: int) -> None:
@@ -271,6 +292,12 @@ class Host(Generic[F]):
                 raise
             self.folded += len(rows.seqs)
         self.applied[source] = last_seq
+
+
+def _without(rows: Rows, marks: tuple[bytes, ...]) -> Rows:
+    """The rows whose meta begins with none of these."""
+    keep = [meta is None or not meta.startswith(marks) for meta in rows.metas]
+    return rows if all(keep) else Rows(*(list(compress(column, keep)) for column in rows))
 
 
 def fits(saved: Saved, config: bytes, topics: Sequence[Topic]) -> bool:

@@ -20,6 +20,10 @@ from strandline.reservoir.session import Session
 SPACES = 16
 """Spaces of pages that every view has, from its own on."""
 
+MARKS = {"kv": b"\xc1kv", "queue": b"\0job", "series": b"\0sr\x01", "metrics": b"\0mx"}
+"""With what the meta of a record begins that was written through a view and says more than key and
+data. It is for that view alone; a record without any of these is for every view of its topic."""
+
 
 class Rows(NamedTuple):
     """Records of one topic as columns, in order. Seqs rise and may have holes."""
