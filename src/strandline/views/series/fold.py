@@ -252,10 +252,13 @@ class SeriesFold:
         self.sources.tail_points += sum(routes) - late
 
     def _raise_floor(self, record: Floor) -> None:
-        if self.floor_seq:
-            self.gone.add(self.floor_seq)  # only the last one matters: the floor never falls
-        self.floor_seq = record.seq
-        self.floor = max(self.floor, record.at)
+        """Only the highest matters, for the floor never falls; the log may forget the others."""
+        lower = record.seq
+        if record.at > self.floor:
+            lower, self.floor_seq = self.floor_seq, record.seq
+            self.floor = record.at
+        if lower:
+            self.gone.add(lower)
 
     def _map(self, session: Session, space: int, ram_bytes: int) -> PagedMap:
         return PagedMap(session, space=space, ram_bytes=ram_bytes, spill=self._world.spill)

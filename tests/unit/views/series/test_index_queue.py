@@ -26,7 +26,8 @@ def make_index(pages: MemoryPages | None = None) -> Index:
 
 
 def fill(source: Source, count: int) -> None:
-    for n in range(len(source.seqs), count):
+    """Points up to this number, from where the source ends."""
+    for n in range(source.blocks * 16 + len(source.seqs), count):
         source.ats.append(n)
         source.seqs.append(n)
         source.kinds.append(0)
@@ -113,26 +114,33 @@ def test_the_level_does_not_pass_its_end():
     assert len(index.select(source, ALL).ats) == 4096 * 3
 
 
-@pytest.mark.parametrize("nth", [1, 2, 3, 5])
-def test_a_batch_that_fails_in_the_middle_is_neither_lost_nor_seen_twice(nth):
+@pytest.mark.parametrize(("nth", "some"), [(1, False), (8, True), (15, True)])
+def test_a_batch_that_fails_in_the_middle_is_neither_lost_nor_seen_twice(nth, some):
     pages = MemoryPages()
     blocks = PagedMap(pages, space=1, page_bytes=256, ram_bytes=0)
     index = Index(blocks, PagedMap(pages, space=2))
+    sources = [Source(number) for number in range(10)]
     index.tuning.level = 0
-    source = Source(1)
-    fill(source, 16 * 100)
-    index.seal(source, 16 * 100)
-    for _ in range(4):
-        index.write_batch()
+    for turn in (1, 2):
+        for source in sources:
+            fill(source, 16 * 10 * turn)
+            index.seal(source, len(source.ats))
+        if turn == 1:
+            index.write_all()
+    index.tuning.level = 4
+    before = len(blocks)
     pages.fail("write", nth)
 
     with pytest.raises(Unavailable):
-        index.write_all()
+        index.write_batch()
 
-    assert index.select(source, ALL).seqs == list(range(1600))
+    assert (len(blocks) > before) == some
+    for source in sources:
+        assert index.select(source, ALL).seqs == list(range(320))
     index.write_all()
-    assert index.select(source, ALL).seqs == list(range(1600))
-    assert len(blocks) == source.blocks == 100
+    for source in sources:
+        assert index.select(source, ALL).seqs == list(range(320))
+    assert len(blocks) == sum(source.blocks for source in sources) == 200
 
 
 @pytest.mark.parametrize("nth", [1, 3, 6])

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import Invalid
-from strandline.views.series import sweep
+from strandline.views.series import meta, sweep
 from tests.unit.store.world import World
 from tests.unit.views.series.series_world import ats, host_of, open_series, rebuild
 
@@ -67,6 +67,23 @@ def test_the_log_lets_go_of_all_that_is_below_the_floor_and_of_nothing_else():
     assert left == [*live_seqs(gps), topic.head_seq]
 
 
+def test_a_record_leaves_once_however_often_the_floor_rises():
+    world = World()
+    gps = filled(world)
+    gps.wait_for_pending()
+    world.store.checkpoint()
+    released = []
+
+    for floor in range(95, 120, 5):
+        released.append(gps.run_retention(floor).released)
+        world.store.checkpoint()
+
+    floors = [0, 1, 1, 1, 1]
+    points = [2 * 95 + 2 + 40, 2 * 5, 2 * 5, 2 * 5, 2 * 5 + 1]
+    assert released == [a + b for a, b in zip(points, floors, strict=True)]
+    assert gps.statistics().points == 2 * 85
+
+
 def test_records_that_no_save_has_seen_wait_for_the_next_one():
     world = World()
     gps = filled(world)
@@ -122,9 +139,52 @@ def test_the_floor_never_falls():
     assert world.store.topic("gps").head_seq == head
 
 
+def test_a_lower_floor_on_the_log_does_not_matter():
+    world = World()
+    gps = filled(world)
+    gps.run_retention(100)
+    world.store.topic("gps").append(b"", meta=meta.encode(meta.FLOOR, 0, 50))
+    world.store.checkpoint()
+    gps.run_retention()
+
+    rebuild(world.store)
+
+    assert gps.statistics().floor == 100
+
+
+def test_a_floor_that_was_swept_is_not_swept_again():
+    world = World()
+    gps = filled(world)
+    gps.run_retention(100)
+    looked = []
+    with host_of(world.store).reading() as fold:
+        heads = fold.sources.heads
+        fold.sources.heads = lambda: looked.append(1) or heads()
+
+    gps.run_retention()
+    before = list(looked)
+    gps.run_retention(101)
+
+    assert (before, looked) == ([], [1])
+
+
+def test_a_late_arrival_before_all_others_of_its_source_is_swept_too():
+    world = World()
+    gps = open_series(world.store)
+    gps.append_many([("bus", at, b"") for at in range(100, 200)])
+    gps.append("bus", 5, b"")
+    assert list(gps.range_all(0, 10)) == [b"bus"]
+    world.store.checkpoint()
+
+    done = gps.run_retention(50)
+
+    assert (done.released, gps.statistics().points) == (1, 100)
+
+
 def test_retention_is_behind_the_newest_of_all_sources():
     gps = filled(World(), retention=50)
     gps.append("c", 1000, b"")
+    gps.append("a", 300, b"")
 
     done = gps.run_retention()
 

@@ -1,0 +1,266 @@
+"""A series against SQLite and DuckDB: points in, ranges out, and what it costs when it grows.
+
+A thousand sources take turns, with a payload of 100 bytes each. The peers have a table with an
+index on (source, time); DuckDB gets its rows as Arrow tables, which is its quick way.
+"""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import duckdb
+import pyarrow as pa
+
+import strandline
+from bench.measure import Figure, percentile, rate
+from bench.peers import RECORD
+from bench.settings import SUSTAINED
+from strandline.views.series.series import Series
+
+SOURCES = 1000
+BATCH = 1000
+POINTS = 1_000_000
+STEP_US = 1000
+"""Between two points of all sources."""
+WINDOW = 100 * SOURCES * STEP_US
+"""Of a read of all sources: a hundred points of each."""
+EXPONENTS = (4, 5, 6, 7)
+SINGLES = 20_000
+
+Row = tuple[int, int, bytes]
+
+
+class Peer(Protocol):
+    """What takes the same points and answers the same questions."""
+
+    name: str
+
+    def append(self, rows: list[Row]) -> None: ...
+
+    def one(self, source: int, start: int, end: int) -> int: ...
+
+    def all(self, start: int, end: int) -> int: ...
+
+
+def run(folder: Path, *, scale: float) -> list[Figure]:
+    count = max(10 * BATCH, int(POINTS * scale) // BATCH * BATCH)
+    with strandline.open(str(folder / "series"), settings=SUSTAINED) as store:
+        ours = Ours(store.series("points"))
+        peers: list[Peer] = [Sqlite(folder), Duck(folder)]
+        figures = _ingest(ours, peers, count)
+        figures += _reads(ours, peers, count)
+    with strandline.open(str(folder / "single"), settings=SUSTAINED) as store:
+        figures.append(_single(store.series("points"), int(SINGLES * max(scale, 0.1))))
+    largest = 7 if scale >= 1 else 6 if scale >= 0.2 else 5
+    figures += _growth(folder, [number for number in EXPONENTS if number <= largest])
+    return figures
+
+
+class Ours:
+    """The series that is measured."""
+
+    name = "ours"
+
+    def __init__(self, series: Series) -> None:
+        self._series = series
+
+    def append(self, rows: list[Row]) -> None:
+        self._series.append_many(rows)
+
+    def one(self, source: int, start: int, end: int) -> int:
+        return len(self._series.range(source, start, end))
+
+    def all(self, start: int, end: int) -> int:
+        return sum(map(len, self._series.range_all(start, end).values()))
+
+
+class Sqlite:
+    """A table with an index, WAL, synchronous=normal: as durable as class ``disk``."""
+
+    name = "SQLite"
+
+    def __init__(self, folder: Path) -> None:
+        self._db = sqlite3.connect(folder / "points.sqlite", isolation_level=None)
+        self._db.execute("pragma journal_mode = wal")
+        self._db.execute("pragma synchronous = normal")
+        self._db.execute("create table points (source integer, time integer, payload blob)")
+        self._db.execute("create index by_time on points (source, time)")
+
+    def append(self, rows: list[Row]) -> None:
+        self._db.execute("begin")
+        self._db.executemany("insert into points values (?, ?, ?)", rows)
+        self._db.execute("commit")
+
+    def one(self, source: int, start: int, end: int) -> int:
+        asked = "select source, time, payload from points where source = ? and time between ? and ?"
+        return len(self._db.execute(f"{asked} order by time", (source, start, end)).fetchall())
+
+    def all(self, start: int, end: int) -> int:
+        asked = "select source, time, payload from points where time between ? and ?"
+        return len(self._db.execute(f"{asked} order by source, time", (start, end)).fetchall())
+
+
+class Duck:
+    """A table with an index, filled from Arrow."""
+
+    name = "DuckDB"
+
+    def __init__(self, folder: Path) -> None:
+        self._db = duckdb.connect(str(folder / "points.duckdb"))
+        self._db.execute("create table points (source bigint, time bigint, payload blob)")
+        self._db.execute("create index by_time on points (source, time)")
+
+    def append(self, rows: list[Row]) -> None:
+        sources, ats, payloads = zip(*rows, strict=True)
+        batch = pa.table({"source": sources, "time": ats, "payload": payloads})
+        self._db.register("batch", batch)
+        self._db.execute("insert into points select * from batch")
+
+    def one(self, source: int, start: int, end: int) -> int:
+        asked = "select source, time, payload from points where source = ? and time between ? and ?"
+        return len(self._db.execute(f"{asked} order by time", (source, start, end)).fetchall())
+
+    def all(self, start: int, end: int) -> int:
+        asked = "select source, time, payload from points where time between ? and ?"
+        return len(self._db.execute(f"{asked} order by source, time", (start, end)).fetchall())
+
+
+def _batches(count: int, size: int = BATCH) -> Iterator[list[Row]]:
+    for first in range(0, count, size):
+        yield [(n % SOURCES, n * STEP_US, RECORD) for n in range(first, first + size)]
+
+
+def _ingest(ours: Ours, peers: list[Peer], count: int) -> list[Figure]:
+    """All take the same batches, a part each in turn."""
+    spent = {ours.name: 0.0, **{peer.name: 0.0 for peer in peers}}
+    for rows in _batches(count):
+        for each in (ours, *peers):
+            start = time.perf_counter()
+            each.append(rows)
+            spent[each.name] += time.perf_counter() - start
+    own = count / spent[ours.name]
+    return [
+        Figure(
+            name=f"series: append_many({BATCH}), {count:,} points",
+            value=own,
+            unit="points/s",
+            peer=peer.name,
+            ratio=own * spent[peer.name] / count,
+        )
+        for peer in peers
+    ]
+
+
+def _reads(ours: Ours, peers: list[Peer], count: int) -> list[Figure]:
+    """One source from beginning to end, and a moment of all sources."""
+    generator = random.Random(7)
+    end = count * STEP_US
+    figures = []
+    for name, turns, ask in (
+        ("one of 1,000 sources", 20, lambda each: each.one(generator.randrange(SOURCES), 0, end)),
+        ("all sources, a window", 3, lambda each: each.all(_start(generator, end), 2**62)),
+    ):
+        for peer in peers:
+            taken = [(_rate(ours, turns, ask), _rate(peer, turns, ask)) for _ in range(3)]
+            own, theirs = (statistics.median(each) for each in zip(*taken, strict=True))
+            figures.append(
+                Figure(
+                    name=f"series: range of {name}",
+                    value=own,
+                    unit="points/s",
+                    peer=peer.name,
+                    ratio=own / theirs,
+                )
+            )
+    return figures
+
+
+def _start(generator: random.Random, end: int) -> int:
+    return max(0, end - WINDOW) - generator.randrange(STEP_US)
+
+
+def _rate(each: Peer, turns: int, ask: Callable[[Peer], int]) -> float:
+    return rate(lambda: sum(ask(each) for _ in range(turns)), rounds=1)
+
+
+def _single(series: Series, count: int) -> Figure:
+    """Single appends to a topic of class ``disk``, sources in turn."""
+    times = []
+    for n in range(count):
+        start = time.perf_counter()
+        series.append(n % SOURCES, n, RECORD)
+        times.append(time.perf_counter() - start)
+    p99 = percentile(times, 0.99) * 1e6
+    return Figure(
+        name="series: append(one), class disk, p99",
+        value=p99,
+        unit="us",
+        goal="< 100 us",
+        met=p99 < 100,
+        note=f"median {percentile(times, 0.5) * 1e6:.0f} us",
+    )
+
+
+def _growth(folder: Path, exponents: list[int]) -> list[Figure]:
+    """What one append, one range of 100 points and one latest cost when there is more and more."""
+    figures = []
+    base: dict[str, float] = {}
+    for exponent in exponents:
+        path = str(folder / f"series{exponent}")
+        with strandline.open(path, settings=SUSTAINED) as store:
+            series = store.series("points")
+            for rows in _batches(10**exponent):
+                series.append_many(rows)
+            for name, cost in _costs(series, 10**exponent).items():
+                base.setdefault(name, cost)
+                figures.append(
+                    Figure(
+                        name=f"series of 10^{exponent}: {name}",
+                        value=cost,
+                        unit="us",
+                        peer="10^4 (times as long)",
+                        ratio=cost / base[name],
+                        goal="as log n: <= 2 x",
+                        met=cost <= 2 * base[name],
+                    )
+                )
+    return figures
+
+
+def _costs(series: Series, count: int) -> dict[str, float]:
+    """Medians in microseconds."""
+    generator = random.Random(7)
+    length = count * STEP_US
+    window = min(9, count // SOURCES - 1) * SOURCES * STEP_US
+
+    def append(turn: int) -> None:
+        series.append(turn % SOURCES, length + turn, RECORD)
+
+    def read(_: int) -> None:
+        start = generator.randrange(max(1, length - window))
+        series.range(generator.randrange(SOURCES), start, start + window)
+
+    def latest(_: int) -> None:
+        series.latest(generator.randrange(SOURCES))
+
+    works = {
+        "append(one)": (append, 5000),
+        "range of 10 points": (read, 300),
+        "latest": (latest, 300),
+    }
+    return {name: _median_us(work, turns) for name, (work, turns) in works.items()}
+
+
+def _median_us(work: Callable[[int], None], turns: int) -> float:
+    times = []
+    for turn in range(turns):
+        start = time.perf_counter()
+        work(turn)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times) * 1e6
