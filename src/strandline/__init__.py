@@ -3,7 +3,8 @@
 The folders in the order in which data flows through them; each imports only those before it:
 
     errors.py record.py               what callers see: errors, values
-    schema.py settings.py             what can be set, fields and types included
+    memory.py                         who may take how much of it
+    schema.py view_config.py settings.py   what can be set, fields and types included
     env/                              clock, disk, objects, process: the only door to the world
     jobs.py                           background work with one life cycle
     wal/                              1 durable: frames on disk, group commit, recovery
@@ -11,8 +12,10 @@ The folders in the order in which data flows through them; each imports only tho
     lake/                             3 cold: Parquet files in an object store, open to others
     reservoir/                        pages of bytes, checkpointed into an object store
     topic/                            4 one ordered log: append, read, delete, retain, checkpoint
+    views/                            5 shapes of topics: maps, queues, groups, series, measurements
+    inbox/                            what other processes have delivered
     backup/                           copies of a store elsewhere, and stores made from them
-    store.py                          opens, wires, starts and stops
+    wiring.py store.py                opens, wires, starts and stops
     testing/                          the simulated world
     cli/ demo/                        the command line, and the tour
     spark/                            tables and streams of topics in Spark; imported by nobody
@@ -30,6 +33,7 @@ from strandline.errors import (
     Fenced,
     Invalid,
     Locked,
+    MemoryPressure,
     NewerFormat,
     NoBucket,
     NotAStore,
@@ -61,6 +65,7 @@ from strandline.settings import (
     Settings,
     SpaceSettings,
     TopicConfig,
+    ViewSettings,
     WalSettings,
 )
 from strandline.store import Store
@@ -68,6 +73,12 @@ from strandline.store import Store as open  # noqa: A004, N813 - strandline.open
 from strandline.topic.health import Health
 from strandline.topic.page import Page
 from strandline.topic.topic import Topic, TopicStatistics
+from strandline.views.groups.group import Group
+from strandline.views.kv.kv import Kv
+from strandline.views.kv.values import Delete, Put
+from strandline.views.metrics.metrics import Metrics
+from strandline.views.queue.queue import Queue
+from strandline.views.series.series import Series
 
 __all__ = [
     "AlreadyThere",
@@ -77,14 +88,19 @@ __all__ = [
     "Closed",
     "Conflict",
     "Corrupt",
+    "Delete",
     "Denied",
     "DiskFull",
     "Fenced",
+    "Group",
     "Health",
     "Invalid",
+    "Kv",
     "LakeSettings",
     "LimitSettings",
     "Locked",
+    "MemoryPressure",
+    "Metrics",
     "NewerFormat",
     "NoBucket",
     "NotAStore",
@@ -95,11 +111,14 @@ __all__ = [
     "Page",
     "PagedMap",
     "Poisoned",
+    "Put",
+    "Queue",
     "Record",
     "RecordsLost",
     "Reservoir",
     "ReservoirSettings",
     "SegmentSettings",
+    "Series",
     "Session",
     "Settings",
     "SpaceSettings",
@@ -116,6 +135,7 @@ __all__ = [
     "UnfitStore",
     "UnknownTopic",
     "Unreachable",
+    "ViewSettings",
     "WalSettings",
     "lake",
     "open",

@@ -2,6 +2,8 @@
 
     view.py       what a fold is: rows in, pages out
     host.py       one fold beside its topics: catching up, deciding, appending
+    shelf.py      all views of a store: loaded, saved together, folded again
+    views.py      views by name, with their topics and options; kinds.py: which kinds there are
     kv/           a key-value map with history
     queue/        a work queue with leases
     groups/       consumer groups on plain topics
