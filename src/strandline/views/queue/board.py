@@ -35,6 +35,7 @@ from strandline.views.queue.codec import NO_SEQS, Seqs
 from strandline.views.queue.moments import Moments
 
 _STATES = 8
+_FIRST = np.zeros(1, dtype=np.int64)
 
 
 class Part(NamedTuple):
@@ -96,6 +97,9 @@ class Board:
 
     def find(self, seqs: Seqs, state: int = BLOCKED) -> Iterator[Part]:
         """The jobs of these seqs that are in this state or a later one, chunk by chunk."""
+        if len(seqs) == 1:
+            yield from self._find_one(int(seqs[0]), state)
+            return
         numbers = seqs >> BITS
         places = np.arange(len(seqs))
         if len(seqs) and (numbers[0] == numbers).all():
@@ -116,6 +120,12 @@ class Board:
                 yield Part(chunk, rows, run)
             elif alive.any():
                 yield Part(chunk, rows[alive], run[alive])
+
+    def _find_one(self, seq: int, state: int) -> Iterator[Part]:
+        """The same for a single seq, which is what many workers ask for."""
+        found = self.locate(seq)
+        if found is not None and found[0].state[found[1]] >= state:
+            yield Part(found[0], np.array((found[1],)), _FIRST)
 
     def locate(self, seq: int) -> tuple[Chunk, int] | None:
         """Chunk and row of one job; None when it has none."""
@@ -143,6 +153,9 @@ class Board:
 
     def move(self, chunk: Chunk, rows: Rows, state: int) -> None:
         """Jobs of a chunk, each once, are in another state now."""
+        if len(rows) == 1:
+            self._move_one(chunk, int(rows[0]), state)
+            return
         old = chunk.state[rows]
         chunk.state[rows] = state
         self.changed.add(chunk.number)
@@ -159,6 +172,20 @@ class Board:
             self._gain(chunk, rows[~could] if could.any() else rows)
         elif could.any():
             self._lose(chunk, rows if could.all() else rows[could])
+
+    def _move_one(self, chunk: Chunk, row: int, state: int) -> None:
+        old = int(chunk.state[row])
+        chunk.state[row] = state
+        self.changed.add(chunk.number)
+        self.tally[old] -= 1
+        self.tally[state] += 1
+        self.tally[GONE] = 0
+        if not state:
+            self.untidy.add(chunk.number)
+        chunk.live += bool(state) - bool(old)
+        if (old >= READY) != (state >= READY):
+            more = 1 if state >= READY else -1
+            self._count(chunk, int(chunk.priority[row]), more, row)
 
     def tidy(self) -> None:
         """Let go of memory that is no longer needed. Rows that were found before may be others."""

@@ -56,7 +56,7 @@ KINDS: dict[str, type[np.generic]] = {
     "lease": np.int64,
     "grant": np.int64,
 }
-_WINDOW = 1024
+_WINDOW_MIN = 64
 _EMPTY_BYTES = 1200
 """What the objects of a chunk take besides the columns, as measured."""
 
@@ -157,7 +157,7 @@ class Chunk:
         entry = self.ready[priority]
         count = min(count, entry.count)
         found: list[Rows] = []
-        missing, at, window = count, entry.first, _WINDOW
+        missing, at, window = count, entry.first, max(_WINDOW_MIN, 2 * count)
         while missing > 0:
             assert at < len(self.state), "the count of jobs that may be claimed is wrong"
             following = at + window

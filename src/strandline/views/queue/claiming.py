@@ -42,7 +42,8 @@ class Asker:
         self.lease_ms = lease_ms
         self.jobs: list[Job] = []
         self.failure: BaseException | None = None
-        self.served = threading.Event()
+        self.served: threading.Event | None = None
+        """Set when the cohort was served; None for who asks alone."""
 
 
 class _Hand(NamedTuple):
@@ -99,13 +100,13 @@ class Claiming:
         jitter_ms = self._host.fold.config.claim_jitter_ms
         if not jitter_ms:
             return self._serve([asker])
-        asker.served.clear()
+        asker.served = served = threading.Event()
         with self._gathering:
             self._cohort.append(asker)
             leads = len(self._cohort) == 1
         if leads:
             return self._lead(jitter_ms)
-        asker.served.wait()
+        served.wait()
         if asker.failure is not None:
             raise asker.failure
         return None
@@ -125,7 +126,8 @@ class Claiming:
             raise
         finally:
             for asker in cohort:
-                asker.served.set()
+                if asker.served is not None:
+                    asker.served.set()
 
     def _serve(self, askers: Sequence[Asker]) -> float | None:
         """One pass for all who ask."""
