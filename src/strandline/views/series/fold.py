@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import weakref
+from collections.abc import Iterator
 
 import msgspec
 from pyroaring import BitMap64
@@ -48,7 +49,10 @@ from strandline.views.view import Rows, World
 _BLOCKS, _LATE, _SOURCES = range(3)
 """Spaces of the maps, from the view's own on."""
 _RECOUNT_EVERY = 1024
-"""Records after which memory is counted again."""
+"""Records after which memory is counted again; a look at a source is as much as some of them."""
+_LOOK = 8
+_PART = 65_536
+"""Points of which a digest is made together."""
 _HEAD = struct.Struct("<qQ")
 
 LatePoint = tuple[int, int, int, int]
@@ -84,7 +88,7 @@ class SeriesFold:
         self._world = world
         self._charged = Charged(world.share)
         weakref.finalize(self, self._charged.set, 0).atexit = False
-        self._applied = 0
+        self._ticks = 0
         self.gone = BitMap64()
         """Records before the floor whose index entries are gone, and which the log still has."""
         self.swept = AT_MIN
@@ -136,9 +140,7 @@ class SeriesFold:
             self._raise_floor(floor)
         self.index.write_if_due()
         self.sources.shrink()
-        self._applied += len(rows.seqs)
-        if self._applied >= _RECOUNT_EVERY:
-            self.recount()
+        self._tick(len(rows.seqs))
 
     def digest(self) -> bytes:
         """A checksum of the live points, the newest of each source, and the floor."""
@@ -146,12 +148,13 @@ class SeriesFold:
         for name in self.names(self.floor, AT_MAX):
             found = self.sources.look(name)
             assert found is not None, "a source that was just named"
-            ats, seqs, kinds = self.index.select(found, Bounds(self.floor, 0, AT_MAX))
-            digest.update(_HEAD.pack(len(name), len(ats)) + name)
+            digest.update(_HEAD.pack(len(name), 0) + name)
             digest.update(_HEAD.pack(found.max_at, found.max_seq))
-            digest.update(struct.pack(f"<{len(ats)}q", *ats))
-            digest.update(struct.pack(f"<{len(seqs)}Q", *seqs))
-            digest.update(struct.pack(f"<{len(kinds)}I", *kinds))
+            for ats, seqs, kinds in self._in_parts(found):
+                digest.update(_HEAD.pack(len(ats), 0))
+                digest.update(struct.pack(f"<{len(ats)}q", *ats))
+                digest.update(struct.pack(f"<{len(seqs)}Q", *seqs))
+                digest.update(struct.pack(f"<{len(kinds)}I", *kinds))
         return digest.digest()
 
     def route(self, name: bytes, at: int) -> int:
@@ -170,6 +173,7 @@ class SeriesFold:
         found = self.sources.look(name)
         if found is None or found.max_at < bounds.first_at or found.max_at < self.floor:
             return Points([], [], [])
+        self._tick(_LOOK)
         if bounds.first_at < self.floor:
             bounds = Bounds(self.floor, 0, bounds.last_at)
         return self.index.select(found, bounds, limit)
@@ -199,11 +203,27 @@ class SeriesFold:
 
     def recount(self) -> int:
         """Count the memory that is in use; how much it is."""
-        self._applied = 0
+        self._ticks = 0
         maps = sum(each.statistics().ram_bytes for each in self._maps)
         size = self.sources.size + self.index.pending.size + maps
         self._charged.set(size)
         return size
+
+    def _tick(self, count: int) -> None:
+        """Count memory again when much has happened."""
+        self._ticks += count
+        if self._ticks >= _RECOUNT_EVERY:
+            self.recount()
+
+    def _in_parts(self, source: Source) -> Iterator[Points]:
+        """All live points of a source, so many at a time that it makes no difference to memory."""
+        bounds = Bounds(self.floor, 0, AT_MAX)
+        while True:
+            part = self.index.select(source, bounds, _PART)
+            yield part
+            if len(part.seqs) < _PART:
+                return
+            bounds = Bounds(part.ats[-1], part.seqs[-1] + 1, AT_MAX)
 
     def _take(self, found: Found) -> None:
         """Put points into the tails of their sources, and those before that among the late."""

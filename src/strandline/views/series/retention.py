@@ -2,7 +2,8 @@
 
     1  a record raises the floor: from here on nothing below is seen, now or in any replay
     2  the index drops what is below, a step at a time (sweep.py), and remembers its seqs
-    3  the log lets those records go, as far as views are saved; the rest waits for the next turn
+    3  the log lets those records go, as far as views are saved; the rest waits for the next turn,
+       and all of them as long as the topic has other views
 
 A crash after any of them leaves less to do, or the same. Only points that the sweep found below the
 floor are let go, so a live record never is.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from pyroaring import BitMap64
 
+from strandline.view_config import KINDS
 from strandline.views.series import meta
 from strandline.views.series.fold import SeriesFold
 from strandline.views.series.meta import AT_MIN, FLOOR
@@ -43,7 +45,7 @@ def raise_floor(host: SeriesHost, floor: int | None, step: int = 1) -> None:
 def forget(host: SeriesHost) -> Retained:
     """Drop what is below the floor, from the index and from the log."""
     _sweep(host)
-    secured = host.secured[0]
+    secured = -1 if _is_shared(host) else host.secured[0]
     with host.reading() as fold:
         going = fold.gone & BitMap64(range(secured + 1))
     released = host.release(0, going) if going else 0
@@ -51,6 +53,12 @@ def forget(host: SeriesHost) -> Retained:
         fold.gone -= going
         floor = None if fold.floor == AT_MIN else fold.floor
         return Retained(floor=floor, released=released, waiting=len(fold.gone))
+
+
+def _is_shared(host: SeriesHost) -> bool:
+    """Whether another view may need the records: then all of them stay."""
+    views = host.topics[0].config.views
+    return any(getattr(views, kind) is not None for kind in KINDS if kind != host.kind)
 
 
 def _sweep(host: SeriesHost) -> None:

@@ -8,7 +8,7 @@ from strandline.errors import Invalid, TooLarge
 from strandline.views.series import meta
 from strandline.views.series.meta import AT_MAX, AT_MIN, JITTER, LATE, NORMAL
 from tests.unit.store.world import World
-from tests.unit.views.series.series_world import ats, open_series, payloads
+from tests.unit.views.series.series_world import ats, host_of, open_series, payloads, rebuild
 
 
 def routes(world: World) -> list[int]:
@@ -260,3 +260,32 @@ def test_points_of_an_fsync_topic_are_routed_and_refused_alike():
     assert counted(gps) == (1, 1, 1)
     assert gps.statistics().refused == 1
     assert ats(gps.range("bus")) == [95, 100]
+
+
+@pytest.mark.parametrize("floor_first", [True, False])
+def test_a_floor_that_rises_while_an_fsync_append_is_under_way_refuses_what_comes_behind_it(
+    floor_first,
+):
+    world = World()
+    gps = open_series(world.store, durability="fsync")
+    gps.append("bus", 100, b"")
+    host = host_of(world.store)
+    append = host.append
+
+    def meanwhile(draft):
+        done = None if floor_first else append(draft)
+        gps.run_retention(50)
+        return done or append(draft)
+
+    host.append = meanwhile
+    if floor_first:
+        with pytest.raises(Invalid, match="at 40 is before the floor 50"):
+            gps.append("bus", 40, b"")
+    else:
+        gps.append("bus", 40, b"")
+
+    assert gps.statistics().refused == floor_first
+    assert ats(gps.range("bus")) == [100]
+    before = host.digest()
+    rebuild(world.store)
+    assert host.digest() == before

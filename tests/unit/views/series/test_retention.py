@@ -48,6 +48,7 @@ def test_the_index_forgets_what_is_below_the_floor():
     with host_of(world.store).reading() as fold:
         assert fold.sources.look(b"ended") is None
         assert fold.sources.look(b"a").late == 1
+        assert fold.sources.look(b"a").oldest == 100
         assert len(fold.index._late) == 1
         stored = len(fold.index._blocks) + len(fold.index.pending)
         assert stored == fold.sources.look(b"a").blocks + fold.sources.look(b"b").blocks
@@ -112,6 +113,20 @@ def test_records_that_wait_are_not_forgotten_by_a_restart(end):
 
     assert gps.statistics().unreleased == 0
     assert world.store.topic("gps").statistics().count == 201 + 1
+
+
+def test_records_stay_as_long_as_another_view_may_need_them():
+    world = World()
+    gps = filled(world)
+    world.store.kv("gps")
+    world.store.checkpoint()
+
+    done = gps.run_retention(100)
+    world.store.checkpoint()
+
+    assert (done.released, gps.run_retention().waiting) == (0, 242)
+    assert world.store.topic("gps").statistics().count == 443 + 1
+    assert len(gps.range("a")) == 101
 
 
 def test_only_the_last_floor_stays_on_the_log():
