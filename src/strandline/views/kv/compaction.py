@@ -106,13 +106,22 @@ class Compaction:
 
     def _release(self) -> int:
         total = 0
-        while True:
-            with self._host.lock:
-                secured = self._host.secured[0]
-                oldest = islice(self._host.fold.dead, RELEASE_AT_ONCE)
-                seqs = BitMap64(takewhile(secured.__ge__, oldest))
-            if not seqs:
-                return total
+        while seqs := self._releasable():
             total += self._host.release(0, seqs)
             with self._host.lock:
                 self._host.fold.released(seqs)
+        if total:
+            self._raise_floor()
+        return total
+
+    def _releasable(self) -> BitMap64:
+        """The oldest dead records that the saved state has seen."""
+        with self._host.lock:
+            secured = self._host.secured[0]
+            oldest = islice(self._host.fold.dead, RELEASE_AT_ONCE)
+            return BitMap64(takewhile(secured.__ge__, oldest))
+
+    def _raise_floor(self) -> None:
+        """Nothing is left before the first record: files of the lake that end there go whole."""
+        for first in self._host.topics[0].read(0, 1).records:
+            self._host.release(0, before=first.seq)

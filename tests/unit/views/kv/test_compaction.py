@@ -165,12 +165,12 @@ def _stop_releasing(kv, monkeypatch, count: int) -> None:
     release = kv._host.release
     rest = count
 
-    def failing(source, seqs):
+    def failing(source, seqs=None, *, before=0):
         nonlocal rest
         if not rest:
             raise KeyboardInterrupt
         rest -= 1
-        return release(source, seqs)
+        return release(source, seqs, before=before)
 
     monkeypatch.setattr(kv._host, "release", failing)
 
