@@ -133,6 +133,11 @@ class Board:
         row = -1 if chunk is None else chunk.row(seq)
         return None if chunk is None or row < 0 else (chunk, row)
 
+    def between(self, first: int, following: int) -> list[Chunk]:
+        """The chunks that have to do with a range of seqs, in order."""
+        numbers = range(first >> BITS, ((following - 1) >> BITS) + 1)
+        return [chunk for number, chunk in sorted(self.chunks.items()) if number in numbers]
+
     def first_live(self) -> int | None:
         """The oldest job there is, None when there is none."""
         for number in sorted(self.chunks):

@@ -136,7 +136,7 @@ class Claiming:
             done = _Pass()
             appended = self._host.decide(partial(self._decide, askers, done))
             if done.again:
-                self._dead.bury()
+                self._dead.bury(sum(asker.count for asker in askers))
             elif appended is None:
                 return done.wait_s
             elif done.hands and self._hand_over(appended.first_seq, done):

@@ -14,13 +14,13 @@ letters of the newest such batch, and they are deleted before anything else is d
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
 from pyroaring import BitMap64
 
-from strandline.errors import Invalid
+from strandline.errors import Invalid, UnknownTopic
 from strandline.record import Numbered
 from strandline.topic.arguments import check_whole
 from strandline.topic.topic import Topic
@@ -38,6 +38,7 @@ PRODUCER = "queue"
 """Whose numbers burials have among the dead letters."""
 JOBS_AT_ONCE = 500
 BYTES_AT_ONCE = 16 << 20
+_JOBS_TO_MEASURE = 16
 
 
 class Redriven(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,14 +66,25 @@ class DeadLetters:
 
     def count(self) -> int:
         """How many there are."""
-        return self._topic().statistics().count
+        try:
+            return self._topic().statistics().count
+        except UnknownTopic:  # read-only, and nothing ever died
+            return 0
 
     def letters(self, *, after: int = 0, limit: int = 100) -> list[DeadLetter]:
         """Dead letters behind a seq, oldest first."""
         check_whole(after=after, limit=limit)
         if after < 0 or limit < 1:
             raise Invalid("after is 0 or a seq, limit is at least 1")
-        return [letter.decode(record) for record in self._topic().read(after, limit).records]
+        topic = self._topic()
+        found: list[DeadLetter] = []
+        while len(found) < limit:
+            page = topic.read(after, limit - len(found), size_max=BYTES_AT_ONCE)
+            found += map(letter.decode, page.records)
+            after = page.next
+            if page.caught_up:
+                break
+        return found
 
     def redrive(
         self, where: Where | None = None, *, limit: int | None = None, dry_run: bool = False
@@ -81,26 +93,33 @@ class DeadLetters:
 
         Payload, key, tag, group and priority stay, deliveries begin anew, delay and ttl are gone.
         """
-        matched, redriven = 0, 0
+        matched = 0
         kept: list[int] = []
-        for letters in self._batches(where, limit):
+
+        def put_back(letters: list[DeadLetter]) -> None:
+            nonlocal matched
             matched += len(letters)
             if dry_run:
                 with self._host.reading() as fold:
-                    stay = self._colliding(fold, letters)
+                    kept.extend(sorted(self._colliding(fold, letters)))
             else:
-                stay = self._put_back(letters)
-            kept += sorted(stay)
-            redriven += len(letters) - len(stay)
-        return Redriven(matched=matched, redriven=redriven, kept=tuple(kept))
+                kept.extend(sorted(self._put_back(letters)))
+
+        self._each(where, limit, put_back)
+        self._bell.ring()
+        return Redriven(matched=matched, redriven=matched - len(kept), kept=tuple(kept))
 
     def purge(self, where: Where | None = None, *, dry_run: bool = False) -> int:
         """Throw dead letters away: all, or those that are meant; how many."""
         purged = 0
-        for letters in self._batches(where, None):
+
+        def throw_away(letters: list[DeadLetter]) -> None:
+            nonlocal purged
             purged += len(letters)
             if not dry_run:
                 self._topic().let_go(BitMap64([found.seq for found in letters]))
+
+        self._each(where, None, throw_away)
         return purged
 
     def finish(self) -> None:
@@ -118,29 +137,30 @@ class DeadLetters:
                     self._delete(returned.seqs)
                 self._tidied = True
 
-    def bury(self) -> None:
-        """Bury the next jobs that were given out too often."""
+    def bury(self, count: int) -> None:
+        """Bury those of the next jobs, so many, that were given out too often."""
         with self._working:
             self.finish()
             number = (self._topic().taken(PRODUCER) or 0) + 1
 
             def decision(fold: QueueFold) -> Draft | None:
-                worn = self._worn_out(fold)
+                worn = self._worn_out(fold, count)
                 return said([Word(BURY, worn, number)]) if len(worn) else None
 
             self._host.decide(decision)
             self.finish()
 
-    def _worn_out(self, fold: QueueFold) -> Seqs:
+    def _worn_out(self, fold: QueueFold, count: int) -> Seqs:
         """Those of the next jobs that were given out too often, as far as their bytes allow."""
         fold.look(self._clock.monotonic(), self._clock.now_us())
-        seqs = fold.jobs.board.select(JOBS_AT_ONCE)
-        most = fold.config.deliveries_max
+        seqs, most = fold.jobs.board.select(count), fold.config.deliveries_max
         seqs = np.sort(seqs[fold.jobs.column("deliveries", seqs) >= most]) if most else seqs[:0]
-        sizes = {record.seq: len(record.data) for record in self._host.records(JOBS, seqs.tolist())}
-        room = np.cumsum([sizes.get(seq, 0) for seq in seqs.tolist()]) <= BYTES_AT_ONCE
-        room[:1] = True
-        return seqs[room]
+        size, fitting = 0, 0
+        while fitting < min(len(seqs), JOBS_AT_ONCE) and size < BYTES_AT_ONCE:
+            some = seqs[fitting : fitting + _JOBS_TO_MEASURE].tolist()
+            size += sum(len(record.data) for record in self._host.records(JOBS, some))
+            fitting += len(some)
+        return seqs[:fitting]
 
     def _lay_down(self, burial: Burial) -> None:
         """From the record that says so to the jobs' end."""
@@ -169,23 +189,20 @@ class DeadLetters:
 
     def _put_back(self, letters: Sequence[DeadLetter]) -> set[int]:
         """Make jobs of letters; seqs of those that had to stay."""
-        with self._working:
-            self.finish()
-            self._host.world.share.admit(JOB_BYTES * len(letters))
-            stay: set[int] = set()
+        self._host.world.share.admit(JOB_BYTES * len(letters))
+        stay: set[int] = set()
 
-            def decision(fold: QueueFold) -> Draft | None:
-                nonlocal stay
-                stay = self._colliding(fold, letters)
-                going = [found for found in letters if found.seq not in stay]
-                return _as_jobs(going) if going else None
+        def decision(fold: QueueFold) -> Draft | None:
+            nonlocal stay
+            stay = self._colliding(fold, letters)
+            going = [found for found in letters if found.seq not in stay]
+            return _as_jobs(going) if going else None
 
-            self._tidied = False
-            if self._host.decide(decision) is not None:
-                self._host.topics[JOBS].secure()
-                self._delete([found.seq for found in letters if found.seq not in stay])
-            self._tidied = True
-        self._bell.ring()
+        self._tidied = False
+        if self._host.decide(decision) is not None:
+            self._host.topics[JOBS].secure()
+            self._delete([found.seq for found in letters if found.seq not in stay])
+        self._tidied = True
         return stay
 
     def _colliding(self, fold: QueueFold, letters: Sequence[DeadLetter]) -> set[int]:
@@ -200,18 +217,26 @@ class DeadLetters:
                 seen.add(key)
         return found
 
-    def _batches(self, where: Where | None, limit: int | None) -> Iterator[list[DeadLetter]]:
-        """What is meant, of what is there now, a few at a time."""
+    def _each(
+        self, where: Where | None, limit: int | None, act: Callable[[list[DeadLetter]], None]
+    ) -> None:
+        """Do something with what is meant, of what is there now, a few at a time."""
+        if limit is not None:
+            check_whole(limit=limit)
+            if limit < 1:
+                raise Invalid(f"limit is at least 1, not {limit}")
         topic, after = self._topic(), 0
         head, left = topic.head_seq, limit
         while after < head and left != 0:
-            page = topic.read(after, JOBS_AT_ONCE, size_max=BYTES_AT_ONCE)
-            found = [letter.decode(record) for record in page.records if record.seq <= head]
-            meant = [each for each in found if where is None or where(each)][:left]
+            with self._working:  # nobody else may take the same letters meanwhile
+                self.finish()
+                page = topic.read(after, JOBS_AT_ONCE, size_max=BYTES_AT_ONCE)
+                found = [letter.decode(record) for record in page.records if record.seq <= head]
+                meant = [each for each in found if where is None or where(each)][:left]
+                if meant:
+                    act(meant)
             left = None if left is None else left - len(meant)
             after = page.next
-            if meant:
-                yield meant
 
     def _delete(self, seqs: Sequence[int]) -> None:
         topic = self._topic()

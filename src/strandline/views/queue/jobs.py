@@ -149,9 +149,8 @@ class Jobs:
 
     def keep_only(self, live: BitMap64, first: int, following: int) -> None:
         """End all jobs of a range of seqs but these."""
-        numbers = range(first >> BITS, ((following - 1) >> BITS) + 1)
         gone = BitMap64()
-        for chunk in [self.board.chunks[n] for n in numbers if n in self.board.chunks]:
+        for chunk in self.board.between(first, following):
             seqs = chunk.seqs((chunk.state >= BLOCKED).nonzero()[0])
             seqs = seqs[(seqs >= first) & (seqs < following)]
             if len(seqs):

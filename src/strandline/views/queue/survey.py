@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from strandline.views.queue.board import Board
-from strandline.views.queue.chunk import BITS, BLOCKED, DYING, HELD, LAPSED, Chunk, Rows
+from strandline.views.queue.chunk import BLOCKED, DYING, HELD, LAPSED, Chunk, Rows
 from strandline.views.queue.codec import Seqs
 from strandline.views.queue.leases import Leases, Terms
 
@@ -140,9 +140,9 @@ class Span(NamedTuple):
 
 def state(board: Board, leases: Leases, span: Span, rows_max: int = ROWS_MAX) -> Statement:
     """What is to be said of the jobs from the first of a span on, as far as it fits."""
-    following = min(span.end, ((span.first >> BITS) + CHUNKS_MAX) << BITS)
-    numbers = range(span.first >> BITS, ((following - 1) >> BITS) + 1)
-    chunks = [board.chunks[number] for number in numbers if number in board.chunks]
+    chunks = board.between(span.first, span.end)
+    following = span.end if len(chunks) <= CHUNKS_MAX else chunks[CHUNKS_MAX].base
+    chunks = chunks[:CHUNKS_MAX]
     touched = [_touched(chunk, span.first, following) for chunk in chunks]
     if sum(map(len, touched)) > rows_max:
         seqs = np.concatenate([c.seqs(rows) for c, rows in zip(chunks, touched, strict=True)])

@@ -4,9 +4,11 @@ and a dead letter that is put back is a job once."""
 from __future__ import annotations
 
 import random
+import threading
 
 import pytest
 
+from strandline.errors import Invalid
 from strandline.record import Record
 from strandline.testing.sim_disk import SimDisk
 from strandline.views.queue import letter
@@ -65,6 +67,57 @@ def test_worn_out_jobs_do_not_keep_others_from_a_claim():
     assert queue.dead.count() == 700
 
 
+def test_worn_out_jobs_far_behind_are_buried_too():
+    world = World()
+    queue = queue_of(world.store, deliveries_max=1)
+    queue.put(b"worn", priority=200)
+    _wear_out(world, queue)
+    queue.put_many([b"fresh"] * 700)
+
+    assert len(queue.claim(1000)) == 700
+    assert queue.dead.count() == 1
+
+
+def test_threads_that_redrive_at_once_put_back_every_letter_once():
+    world = World()
+    queue = queue_of(world.store, deliveries_max=1)
+    queue.put_many([b"%d" % n for n in range(1200)])
+    for _ in range(12):
+        queue.claim(100)
+    world.clock.advance(31)
+    queue.claim()
+
+    threads = [threading.Thread(target=queue.dead.redrive) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+
+    assert queue.statistics().ready == 1200
+    assert queue.dead.count() == 0
+
+
+def test_a_limit_that_makes_no_sense_is_refused():
+    queue = queue_of(World().store)
+
+    with pytest.raises(Invalid):
+        queue.dead.redrive(limit=0)
+
+
+def test_a_read_only_queue_tells_what_it_has_and_gives_nothing_out():
+    world = World()
+    queue_of(world.store).put(b"a")
+    world.store.close()
+    store = world.open(readonly=True)
+    queue = queue_of(store)
+
+    assert (queue.statistics().ready, queue.statistics().dead) == (1, 0)
+    assert [job.data for job in queue.peek()] == [b"a"]
+    with pytest.raises(Invalid):
+        queue.claim()
+    store.close()
+
+
 def test_large_dead_letters_are_buried_a_few_at_a_time():
     world = World()
     queue = queue_of(world.store, deliveries_max=1)
@@ -102,8 +155,11 @@ def test_a_crash_at_any_moment_of_a_burial_leaves_one_letter_of_each(durability)
         again.store.close()
 
 
+@pytest.mark.parametrize("redrives_again", [False, True])
 @pytest.mark.parametrize("durability", ["disk", "fsync"])
-def test_a_crash_at_any_moment_of_a_redrive_leaves_a_letter_or_a_job_of_each(durability):
+def test_a_crash_at_any_moment_of_a_redrive_leaves_a_letter_or_a_job_of_each(
+    durability, redrives_again
+):
     world = World()
     queue = queue_of(world.store, deliveries_max=1, durability=durability)
     queue.put_many([b"a", b"b"])
@@ -118,9 +174,12 @@ def test_a_crash_at_any_moment_of_a_redrive_leaves_a_letter_or_a_job_of_each(dur
     for disk in left:
         again = _restarted(world, disk)
         queue = queue_of(again.store)
+        if redrives_again:
+            queue.dead.redrive()
         jobs = [job.data for job in queue.claim(10)]
         letters = [dead.data for dead in queue.dead.letters()]
         assert sorted(jobs + letters) == [b"a", b"b"]
+        assert not (redrives_again and letters)
         again.store.close()
 
 
