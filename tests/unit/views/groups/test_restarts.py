@@ -275,11 +275,11 @@ def test_a_seek_that_fails_half_way_is_not_mixed_with_what_was_before(monkeypatc
     monkeypatch.setattr(kv, "put", failing_once(kv, after=True))
 
     with pytest.raises(Unavailable):
-        group.seek(2)
-    group.seek(4)
+        group.seek(4)
+    group.seek(2)
 
-    assert world.stored().floor == 3
-    assert seqs(member.read(max=9)) == [4, 5]
+    assert world.stored().floor == 1
+    assert seqs(member.read(max=9)) == [2, 3, 4, 5]
 
 
 def test_a_topic_made_anew_is_read_from_its_beginning():
@@ -361,10 +361,11 @@ def test_a_group_that_another_process_deleted_is_not_brought_back_by_an_ack():
     assert world.groups.names(TOPIC) == []
 
 
-def test_seek_goes_on_with_a_seq_with_everything_behind_it_again():
+@pytest.mark.parametrize("mode", ["shared", "exclusive", "key_shared"])
+def test_seek_goes_on_with_a_seq_with_everything_behind_it_again(mode):
     world = GroupWorld()
-    world.append(5)
-    group = world.group()
+    world.append(keys=[b"a", b"b", b"c", b"d", b"e"])
+    group = world.group(mode=mode)
     member = group.join("ann")
     member.ack_many(member.read(max=5))
 
@@ -416,6 +417,49 @@ def test_seek_wants_one_place_that_exists(to, ts):
 
     with pytest.raises(Invalid, match="go on"):
         world.group().seek(to, ts=ts)
+
+
+def test_what_was_read_while_the_group_was_moved_back_hides_nothing(monkeypatch):
+    """A look into the topic was under way, from where the group stood before."""
+    world = GroupWorld()
+    world.append(4)
+    group = world.group()
+    member = group.join("ann")
+    member.ack_many(member.read(max=2))
+    topic = group._topic
+    read = topic.read
+
+    def moved_meanwhile(*arguments: int) -> object:
+        page = read(*arguments)
+        monkeypatch.undo()
+        group.seek(1)
+        return page
+
+    monkeypatch.setattr(topic, "read", moved_meanwhile)
+    found = member.read(max=9)
+
+    assert seqs(found) == [1, 2, 3, 4]
+
+
+def test_what_happens_while_an_ack_is_written_is_not_forgotten(monkeypatch):
+    world = GroupWorld()
+    world.append(2)
+    group = world.group()
+    first, _ = group.join("ann").read(max=2)
+    kv = world.store.kv(TOPIC + ":groups")
+    put = kv.put
+
+    def slow(*arguments: object, **options: object) -> int:
+        world.clock.advance(LEASE_S)
+        group.pending()
+        return put(*arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kv, "put", slow)
+        first.ack()
+
+    (again,) = group.join("ann").read(max=9)
+    assert (again.seq, again.deliveries) == (2, 2)
 
 
 def test_an_ack_that_waits_in_line_while_the_group_is_moved_changes_nothing(monkeypatch):

@@ -27,6 +27,15 @@ def pool():
         yield made
 
 
+@pytest.fixture
+def world(pool):
+    """Closed in the end, so that nobody goes on waiting in the pool when a test fails."""
+    made = GroupWorld()
+    yield made
+    made.groups.close()
+    made.store.close()
+
+
 def until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + DEADLINE_S
     while not condition():
@@ -42,8 +51,7 @@ def waiting(world: GroupWorld, pool, member: Member) -> Future[list[Delivery]]:
     return future
 
 
-def test_a_new_record_wakes(pool):
-    world = GroupWorld()
+def test_a_new_record_wakes(world, pool):
     member = world.group().join("ann")
     future = waiting(world, pool, member)
 
@@ -52,8 +60,7 @@ def test_a_new_record_wakes(pool):
     assert seqs(future.result(DEADLINE_S)) == [1]
 
 
-def test_a_nack_wakes(pool):
-    world = GroupWorld()
+def test_a_nack_wakes(world, pool):
     world.append()
     group = world.group()
     (delivery,) = group.join("ann").read()
@@ -64,8 +71,7 @@ def test_a_nack_wakes(pool):
     assert seqs(future.result(DEADLINE_S)) == [1]
 
 
-def test_a_member_that_leaves_wakes(pool):
-    world = GroupWorld()
+def test_a_member_that_leaves_wakes(world, pool):
     world.append()
     group = world.group()
     ann = group.join("ann")
@@ -77,8 +83,7 @@ def test_a_member_that_leaves_wakes(pool):
     assert seqs(future.result(DEADLINE_S)) == [1]
 
 
-def test_an_ack_wakes_who_waits_for_the_key(pool):
-    world = GroupWorld()
+def test_an_ack_wakes_who_waits_for_the_key(world, pool):
     world.append(keys=[b"k", b"k"])
     group = world.group(mode="key_shared")
     member = group.join("ann")
@@ -90,8 +95,7 @@ def test_an_ack_wakes_who_waits_for_the_key(pool):
     assert seqs(future.result(DEADLINE_S)) == [2]
 
 
-def test_a_seek_wakes(pool):
-    world = GroupWorld()
+def test_a_seek_wakes(world, pool):
     world.append(2)
     group = world.group()
     member = group.join("ann")
@@ -104,8 +108,7 @@ def test_a_seek_wakes(pool):
 
 
 @pytest.mark.parametrize("mode", ["shared", "exclusive", "key_shared"])
-def test_the_end_of_a_lease_wakes(pool, mode):
-    world = GroupWorld()
+def test_the_end_of_a_lease_wakes(world, pool, mode):
     world.append()
     group = world.group(mode=mode)
     group.join("ann").read()
@@ -116,8 +119,7 @@ def test_the_end_of_a_lease_wakes(pool, mode):
     assert seqs(future.result(DEADLINE_S)) == [1]
 
 
-def test_the_end_of_a_delay_wakes(pool):
-    world = GroupWorld()
+def test_the_end_of_a_delay_wakes(world, pool):
     world.append()
     member = world.group().join("ann")
     member.read()[0].nack(delay_s=7)
@@ -128,8 +130,7 @@ def test_the_end_of_a_delay_wakes(pool):
     assert seqs(future.result(DEADLINE_S)) == [1]
 
 
-def test_a_close_ends_every_wait(pool):
-    world = GroupWorld()
+def test_a_close_ends_every_wait(world, pool):
     group = world.group()
     futures = [waiting(world, pool, group.join(name)) for name in ("ann", "bob")]
 
@@ -140,8 +141,7 @@ def test_a_close_ends_every_wait(pool):
             future.result(DEADLINE_S)
 
 
-def test_a_wait_is_over_when_its_time_is(pool):
-    world = GroupWorld()
+def test_a_wait_is_over_when_its_time_is(world, pool):
     member = world.group().join("ann")
     future = pool.submit(member.read, wait_s=2.0)
     until(lambda: world.clock.waiting > 0)
@@ -151,8 +151,7 @@ def test_a_wait_is_over_when_its_time_is(pool):
     assert future.result() == []
 
 
-def test_who_waits_is_not_taken_for_dead(pool):
-    world = GroupWorld()
+def test_who_waits_is_not_taken_for_dead(world, pool):
     group = world.group()
     future = waiting(world, pool, group.join("ann"))
 
@@ -165,8 +164,7 @@ def test_who_waits_is_not_taken_for_dead(pool):
     assert seqs(future.result(DEADLINE_S)) == [1]
 
 
-def test_no_bell_stays_behind(pool):
-    world = GroupWorld()
+def test_no_bell_stays_behind(world, pool):
     member = world.group().join("ann")
 
     for _ in range(3):
@@ -179,8 +177,7 @@ def test_no_bell_stays_behind(pool):
     assert not world.group()._waiting._bells
 
 
-def test_acks_that_come_together_share_their_writes(pool):
-    world = GroupWorld()
+def test_acks_that_come_together_share_their_writes(world, pool):
     world.append(40)
     deliveries = world.group().join("ann").read(max=40)
     offsets = world.store.topic(TOPIC + ":groups")
@@ -197,8 +194,7 @@ def test_acks_that_come_together_share_their_writes(pool):
 
 
 @pytest.mark.parametrize("mode", ["shared", "exclusive", "key_shared"])
-def test_threads_that_read_and_ack_do_every_record_once_and_keys_in_order(pool, mode):
-    world = GroupWorld(start_jobs=True)
+def test_threads_that_read_and_ack_do_every_record_once_and_keys_in_order(world, pool, mode):
     keys = [b"k%d" % (number % 7) for number in range(600)]
     group = world.group(mode=mode, window=100)
     done: dict[int, int] = {}
@@ -234,7 +230,6 @@ def test_threads_that_read_and_ack_do_every_record_once_and_keys_in_order(pool, 
         world.append(keys=keys[place : place + 50])
     for future in futures:
         future.result(120)
-    world.store.close()
 
     assert faults == []
     assert done == dict.fromkeys(range(1, len(keys) + 1), 1)
