@@ -11,6 +11,8 @@ floor are let go, so a live record never is.
 
 from __future__ import annotations
 
+from itertools import islice, takewhile
+
 from pyroaring import BitMap64
 
 from strandline.view_config import KINDS
@@ -21,6 +23,9 @@ from strandline.views.series.reading import SeriesHost
 from strandline.views.series.sweep import sweep
 from strandline.views.series.values import Retained
 from strandline.views.view import Draft
+
+_AT_ONCE = 100_000
+"""Records that are let go with one message on the log."""
 
 
 def due_floor(fold: SeriesFold) -> int:
@@ -45,14 +50,28 @@ def raise_floor(host: SeriesHost, floor: int | None, step: int = 1) -> None:
 def forget(host: SeriesHost) -> Retained:
     """Drop what is below the floor, from the index and from the log."""
     _sweep(host)
-    secured = -1 if _is_shared(host) else host.secured[0]
+    released = 0 if _is_shared(host) else _let_go(host)
     with host.reading() as fold:
-        going = fold.gone & BitMap64(range(secured + 1))
-    released = host.release(0, going) if going else 0
-    with host.reading() as fold:
-        fold.gone -= going
         floor = None if fold.floor == AT_MIN else fold.floor
         return Retained(floor=floor, released=released, waiting=len(fold.gone))
+
+
+def _let_go(host: SeriesHost) -> int:
+    """Release what the saved state has seen, then raise the topic's own floor to what is left."""
+    released = 0
+    secured = host.secured[0]
+    while True:
+        with host.reading() as fold:
+            going = BitMap64(takewhile(secured.__ge__, islice(fold.gone, _AT_ONCE)))
+        if not going:
+            break
+        released += host.release(0, going)
+        with host.reading() as fold:
+            fold.gone -= going
+    if released:
+        # Below that nothing is left, so whole files can go, and nobody remembers single records.
+        host.release(0, before=host.topics[0].statistics().earliest_seq)
+    return released
 
 
 def _is_shared(host: SeriesHost) -> bool:

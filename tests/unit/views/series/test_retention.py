@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import Invalid
-from strandline.views.series import meta, sweep
+from strandline.views.series import meta, retention, sweep
 from tests.unit.store.world import World
 from tests.unit.views.series.series_world import ats, host_of, open_series, rebuild
 
@@ -66,6 +66,25 @@ def test_the_log_lets_go_of_all_that_is_below_the_floor_and_of_nothing_else():
     assert (done.released, done.waiting) == (2 * 100 + 2 + 40, 0)
     left = [record.seq for record in topic.read(0, 1000).records]
     assert left == [*live_seqs(gps), topic.head_seq]
+
+
+def test_the_floor_of_the_topic_rises_to_the_first_record_that_is_left(monkeypatch):
+    monkeypatch.setattr(retention, "_AT_ONCE", 7)
+    world = World()
+    gps = open_series(world.store)
+    gps.append("quiet", 1000, b"")
+    gps.append_many([("bus", at, b"") for at in range(100)])
+    world.store.checkpoint()
+    topic = world.store.topic("gps")
+
+    assert gps.run_retention(50).released == 50
+    before = topic.statistics().earliest_seq, topic._state.floor
+    gps.run_retention(1001)
+
+    assert before == (1, 1)
+    assert topic.statistics().earliest_seq == 102  # the first floor, which no save has seen
+    assert topic._state.floor == 102
+    assert len(topic._state.deleted) == 0
 
 
 def test_a_record_leaves_once_however_often_the_floor_rises():
