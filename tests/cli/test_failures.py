@@ -165,6 +165,7 @@ def test_a_path_that_cannot_be_used_is_said(command: Command, tmp_path, monkeypa
         errors.RecordsLost("t", 1, 2, "cap"),
         errors.Unavailable("x"),
         errors.DiskFull("x"),
+        errors.MemoryPressure("x"),
         errors.Locked("x"),
         errors.Poisoned("x"),
         errors.Unreachable("x"),

@@ -89,6 +89,11 @@ def row_of(value: msgspec.Struct, cells: Cells | None = None, **more: object) ->
     return Made(json, cells)
 
 
+def fact_row(json: Json) -> Row:
+    """Facts that are as good in a table as they are in JSON."""
+    return Made(json, {name.replace("_", " "): text(found) for name, found in json.items()})
+
+
 def jsonable(value: object) -> object:
     """A value as JSON with names: also structs that are stored as bare lists."""
     if isinstance(value, msgspec.Struct):

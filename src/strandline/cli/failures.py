@@ -30,6 +30,7 @@ from strandline.errors import (
     DiskFull,
     Invalid,
     Locked,
+    MemoryPressure,
     NewerFormat,
     NoBucket,
     NotAStore,
@@ -63,6 +64,10 @@ _HINTS: tuple[tuple[type[StrandlineError], str], ...] = (
     (TopicFull, "make room with `strandline topic trim`, or raise the cap with `topic alter`"),
     (Conflict, "`strandline topic show` tells the head; read what is new, then try again"),
     (DiskFull, "free some space on the disk; reads and deletes still work"),
+    (
+        MemoryPressure,
+        "try again later, with less at once; a view that is too large needs a program",
+    ),
     (Locked, "read, tail, inspect and verify work beside the process that writes"),
     (Poisoned, "look at the disk and the system's log, then try again"),
     (Unreachable, "check the network and the object store's address, then try again"),

@@ -15,12 +15,16 @@ from strandline.cli import (
     check,
     checkpoint,
     failures,
+    groups,
     inspect,
     kv,
     lake,
+    metrics,
     pipeline,
+    queues,
     read,
     reservoir,
+    series,
     topics,
     views,
 )
@@ -44,7 +48,7 @@ def make_app() -> App:
     for place, command in enumerate(records):
         app.command(command, sort_key=place)
     app.command(topics.app)
-    for group in (views, kv):
+    for group in (views, kv, queues, series, metrics, groups):
         app.command(group.app)
     app.command(lake.app)
     app.command(pipeline.app)

@@ -14,6 +14,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from strandline.cli import backup, cells
+from strandline.cli.asking import ask
 from strandline.cli.backup import PRINTED, Printed
 from strandline.cli.cells import Made, Row, row_of
 from strandline.cli.options import Flag
@@ -121,7 +122,7 @@ def clean(
         if doomed:
             size = sum(each.size for each in doomed)
             if not yes:
-                _ask(f"Delete {len(doomed)} objects ({cells.size(size)}) that were set aside?")
+                ask(f"Delete {len(doomed)} objects ({cells.size(size)}) that were set aside?")
             done = _clean(objects)
     texts = {"objects deleted": str(done["objects"]), "freed": cells.size(done["bytes"])}
     output(printed.output).one(Made(dict(done), texts))
@@ -169,17 +170,6 @@ def _what_is_there(root: Objects, url: str) -> str:
     if names:
         return f"name another with --version: there are {', '.join(names)}"
     return "check the url; a program that opens a reservoir there for writing makes one"
-
-
-def _ask(question: str) -> None:
-    """Let a person think again; nobody else may go on."""
-    refused = Invalid("nothing was deleted")
-    refused.add_note("answer y to delete it, or give --yes")
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise refused
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise refused
 
 
 def _facts(found: ReservoirSummary, asked: Requests) -> dict[str, str]:

@@ -14,7 +14,7 @@ import msgspec
 from cyclopts import App, Parameter
 
 from strandline.cli import cells, topics
-from strandline.cli.cells import Json, Made, Row
+from strandline.cli.cells import Json, Made, Row, fact_row
 from strandline.cli.options import VIEW_TARGET, Flag, ViewTarget
 from strandline.cli.output import output, print_report
 from strandline.cli.viewing import (
@@ -86,8 +86,8 @@ def create(
     if durability is not None:
         given["durability"] = durability
     with open_to_write(target, create=True) as store:
-        store.views.open(kinds.KINDS[kind], name, given)
-        output(target.output).one(_listed(store, kind, name))
+        view = store.views.open(kinds.KINDS[kind], name, given)
+        output(target.output).one(_facts(_shown(store, kind, name, view)))
 
 
 @app.command
@@ -103,9 +103,10 @@ def show(kind: Kind, name: str, /, *, target: ViewTarget = VIEW_TARGET) -> None:
     """
     with _looking(kind, name, target) as looking:
         json = looking.ask(lambda view: _shown(looking.store, kind, name, view))
-    facts = {key.replace("_", " "): cells.text(it) for key, it in json.items() if key != "notes"}
-    notes: list[Row] = [Made({}, {"note": cells.text(note)}) for note in _list(json["notes"])]
-    print_report(target.output, Made(json, facts), {"notes": notes})
+    notes = json["notes"]
+    assert isinstance(notes, list)
+    listed: list[Row] = [Made({}, {"note": cells.text(note)}) for note in notes]
+    print_report(target.output, _facts(json), {"notes": listed})
 
 
 @app.command
@@ -182,7 +183,7 @@ def digest(kind: Kind, name: str, /, *, target: ViewTarget = VIEW_TARGET) -> Non
                 "digest": looking.store.views.digest(kind, name),
             }
         )
-    output(target.output).one(_row(json))
+    output(target.output).one(fact_row(json))
 
 
 @app.command
@@ -249,8 +250,7 @@ def _listed(store: Store, kind: Kind, name: str) -> Row:
 def _shown(store: Store, kind: Kind, name: str, view: object) -> Json:
     host = store.views.shelf.host(kind, store.existing_topic(name))
     host.catch_up()
-    statistics = getattr(view, "statistics", None)
-    numbers = cells.jsonable(statistics()) if statistics is not None else {}
+    numbers = _numbers(view)
     return {
         "kind": kind,
         "name": name,
@@ -259,9 +259,19 @@ def _shown(store: Store, kind: Kind, name: str, view: object) -> Json:
         "head_seqs": [topic.head_seq for topic in host.topics],
         "saved_seqs": list(host.saved.applied),
         "options": cells.jsonable(getattr(host.topics[0].config.views, kind)),
-        **(numbers if isinstance(numbers, dict) else {}),
+        **numbers,
         "notes": list(store.views.shelf.complaints),
     }
+
+
+def _numbers(view: object) -> Json:
+    """What a view says of itself, if it does."""
+    statistics = getattr(view, "statistics", None)
+    if statistics is None:
+        return {}
+    numbers = cells.jsonable(statistics())
+    assert isinstance(numbers, dict)
+    return numbers
 
 
 def _rebuilt(store: Store, kind: Kind, name: str) -> Row:
@@ -276,7 +286,7 @@ def _rebuilt(store: Store, kind: Kind, name: str) -> Row:
         "seconds": seconds,
         "digest": store.views.digest(kind, name),
     }
-    return _row(json)
+    return fact_row(json)
 
 
 def _share(use: ShareUse) -> Row:
@@ -292,9 +302,6 @@ def _share(use: ShareUse) -> Row:
     return cells.row_of(use, columns)
 
 
-def _row(json: Json) -> Row:
-    return Made(json, {name.replace("_", " "): cells.text(it) for name, it in json.items()})
-
-
-def _list(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
+def _facts(json: Json) -> Row:
+    without_notes = {name: it for name, it in json.items() if name != "notes"}
+    return Made(json, fact_row(without_notes).cells)

@@ -1,0 +1,144 @@
+"""``strandline group``: where consumer groups stand in their topics, and moving them.
+
+What is shown is what is stored: who is a member and who holds which record is known only to the
+process that has the store.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Annotated, Literal, cast
+
+from cyclopts import App, Parameter
+
+from strandline.cli import metrics
+from strandline.cli.cells import Json, Row, fact_row
+from strandline.cli.opening import find_topic, read_again
+from strandline.cli.options import VIEW_TARGET, ViewTarget, microseconds
+from strandline.cli.output import output
+from strandline.cli.viewing import open_to_read, open_to_write
+from strandline.errors import Invalid
+from strandline.store import Store
+from strandline.views.groups.groups import DEAD, OFFSETS
+
+PLACE = metrics.PLACE + 1  # among the commands of the help page
+
+app = App(name="group", help="List, show and move consumer groups of topics.", sort_key=PLACE)
+
+Topic = Annotated[str, Parameter(metavar="TOPIC", help="Name of the topic.")]
+Group = Annotated[str, Parameter(metavar="GROUP", help="Name of the group.")]
+
+
+@app.command(name="list")
+def list_groups(topic: str | None = None, /, *, target: ViewTarget = VIEW_TARGET) -> None:
+    """List the groups of a topic, or of all topics, with how far behind they are.
+
+    Parameters
+    ----------
+    topic
+        Name of the topic.
+    """
+    out = output(target.output)
+    with open_to_read(target) as store:
+        out.rows(read_again(store, lambda: _all_rows(store, topic)))
+    out.end()
+
+
+@app.command
+def show(topic: Topic, group: Group, /, *, target: ViewTarget = VIEW_TARGET) -> None:
+    """Show where a group stands in its topic."""
+    with open_to_read(target) as store:
+        row = read_again(store, lambda: _existing_row(store, topic, group))
+    output(target.output).one(row)
+
+
+@app.command
+def seek(
+    topic: Topic,
+    group: Group,
+    /,
+    *,
+    to: str | None = None,
+    at: str | None = None,
+    target: ViewTarget = VIEW_TARGET,
+) -> None:
+    """Move a group: everything from there on is delivered again, and nothing before.
+
+    Parameters
+    ----------
+    to
+        Go on with this seq, with the `earliest` record, or behind the `latest`.
+    at
+        Go on with the records of this time and later: 2026-03-28T14:05:00Z, or microseconds.
+    """
+    if (to is None) == (at is None):
+        raise Invalid("say where to go on: --to SEQ, --to earliest, --to latest, or --at TIME")
+    place = None if to is None else _place(to)
+    ts = None if at is None else microseconds(at)
+    with open_to_write(target) as store:
+        _must_exist(store, topic, group)
+        store.group(topic, group).seek(place, ts=ts)
+        output(target.output).one(_row(store, topic, group))
+
+
+def _place(text: str) -> int | Literal["earliest", "latest"]:
+    if text in ("earliest", "latest"):
+        return cast("Literal['earliest', 'latest']", text)
+    if not text.isdigit():
+        near = difflib.get_close_matches(text, ["earliest", "latest"], n=1)
+        error = Invalid(f"--to {text!r} is no place in a topic: give a seq, earliest or latest")
+        if near:
+            error.add_note(f"did you mean {near[0]!r}?")
+        raise error
+    return int(text)
+
+
+def _all_rows(store: Store, topic: str | None) -> list[Row]:
+    if topic is not None:
+        find_topic(store, topic)
+        return [_row(store, topic, name) for name in _names(store, topic)]
+    topics = [name.removesuffix(OFFSETS) for name in store.topics() if name.endswith(OFFSETS)]
+    return [_row(store, each, name) for each in topics for name in _names(store, each)]
+
+
+def _existing_row(store: Store, topic: str, group: str) -> Row:
+    _must_exist(store, topic, group)
+    return _row(store, topic, group)
+
+
+def _must_exist(store: Store, topic: str, group: str) -> None:
+    find_topic(store, topic)
+    names = _names(store, topic)
+    if group in names:
+        return
+    missing = Invalid(f"topic {topic!r} has no group {group!r}")
+    near = difflib.get_close_matches(group, names, n=1)
+    if near:
+        missing.add_note(f"did you mean {near[0]!r}?")
+    elif names:
+        missing.add_note(f"`strandline group list {topic}` shows its groups")
+    else:
+        missing.add_note("it has none: a group is made when its first member joins")
+    raise missing
+
+
+def _names(store: Store, topic: str) -> list[str]:
+    is_there = topic in store.topics(topic) and topic + OFFSETS in store.topics(topic)
+    return store.groups.names(topic) if is_there else []
+
+
+def _row(store: Store, topic: str, group: str) -> Row:
+    numbers = store.groups.open(topic, group, {}).statistics()
+    letters = f"{topic}:{group}{DEAD}"
+    is_there = letters in store.topics(letters)
+    json: Json = {
+        "topic": topic,
+        "group": group,
+        "done_through": numbers.floor,
+        "head_seq": store.existing_topic(topic).head_seq,
+        "lag": numbers.lag,
+        "lost": numbers.lost,
+        "deleted": numbers.deleted,
+        "dead_letters": store.existing_topic(letters).statistics().count if is_there else 0,
+    }
+    return fact_row(json)

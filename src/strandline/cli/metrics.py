@@ -1,0 +1,174 @@
+"""``strandline metrics``: measurements, written as line protocol and asked in the pipe language."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Literal
+
+from cyclopts import App, Parameter
+
+from strandline.cli import cells, series
+from strandline.cli.cells import Json, Made, Row, fact_row
+from strandline.cli.feed import lines_of
+from strandline.cli.options import VIEW_TARGET, ViewTarget
+from strandline.cli.output import output, print_report
+from strandline.cli.viewing import Looking, putting
+from strandline.errors import Invalid
+from strandline.store import Store
+from strandline.views.metrics.answer import Answer
+from strandline.views.metrics.metrics import Metrics
+from strandline.views.metrics.report import MeasurementCardinality
+
+PLACE = series.PLACE + 1  # among the commands of the help page
+_BATCH = 10_000
+_PAGE = 1000
+
+app = App(name="metrics", help="Write measurements, and ask for them.", sort_key=PLACE)
+
+Name = Annotated[str, Parameter(metavar="NAME", help="Name of the view, and of its topic.")]
+
+
+@app.command
+def write(
+    name: Name,
+    file: str | None = None,
+    /,
+    *,
+    precision: Literal["ns", "us", "ms", "s"] = "ns",
+    batch: int = _BATCH,
+    target: ViewTarget = VIEW_TARGET,
+) -> None:
+    """Write line protocol, and make the view with its topic and store if there are none.
+
+    A line is `cpu,host=web-1 load=0.7 1700000000000000000`; without a time it is of now.
+
+    Parameters
+    ----------
+    file
+        File with the lines. Without it, those of a piped stdin are taken.
+    precision
+        What the times of the lines count.
+    batch
+        Lines that are written together, or not at all.
+    """
+    if batch < 1:
+        raise Invalid(f"--batch {batch} cannot be: it is 1 or more")
+    written = 0
+    last_seq: int | None = None
+    with _opened(file) as descriptor, putting(target, "metrics", name, Store.metrics) as metrics:
+        for lines in lines_of(descriptor, batch):
+            with _place_told(written):
+                appended = metrics.write_lines(b"\n".join(lines), precision=precision)
+            written += len(lines)
+            last_seq = last_seq if appended is None else appended.last_seq
+        json: Json = {"name": name, "lines": written, "last_seq": last_seq}
+        output(target.output).one(fact_row(json))
+
+
+@app.command
+def query(name: Name, text: str, /, *, target: ViewTarget = VIEW_TARGET) -> None:
+    """Print the answer to a query in the pipe language.
+
+    Such as `cpu{host=~"^web"}[1h] | window(5m) | avg by (host)`.
+
+    Parameters
+    ----------
+    text
+        The query.
+    """
+    out = output(target.output)
+    with _looking(name, target) as looking:
+        answer = looking.ask(lambda metrics: metrics.query(text))
+    for rows in _rows(answer):
+        out.rows(rows)
+    out.end()
+
+
+@app.command
+def cardinality(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
+    """Print how many series there are, and which tags make them many."""
+    with _looking(name, target) as looking:
+        found = looking.ask(lambda metrics: metrics.cardinality())
+    by_size = sorted(found.measurements.items(), key=lambda item: -item[1].series)
+    facts = {"series": str(found.series), "measurements": str(len(by_size))}
+    rows = [_measurement_row(*each) for each in by_size]
+    print_report(target.output, cells.row_of(found, facts), {"measurements": rows})
+
+
+def _looking(name: str, target: ViewTarget) -> Looking[Metrics]:
+    return Looking(target, "metrics", name, Store.metrics)
+
+
+@contextlib.contextmanager
+def _opened(file: str | None) -> Iterator[int]:
+    """The descriptor to read lines from."""
+    if file is None:
+        if sys.stdin.isatty():
+            raise Invalid("nothing to write: name a file with lines, or pipe them to stdin")
+        yield sys.stdin.fileno()
+        return
+    try:
+        descriptor = os.open(file, os.O_RDONLY)
+    except OSError as error:
+        raise Invalid(f"cannot read {file}: {error.strerror}") from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _place_told(before: int) -> Iterator[None]:
+    """An error counts the lines of its batch: say where that begins, and what is written."""
+    try:
+        yield
+    except Invalid as error:
+        if before:
+            error.add_note(
+                f"its line 1 is line {before + 1} of the input; the lines before are written"
+            )
+        else:
+            error.add_note("nothing was written; a line is `cpu,host=web-1 load=0.7 TIME`")
+        raise
+
+
+def _rows(answer: Answer) -> Iterator[list[Row]]:
+    """The values, some at a time; every tag that a group has is a column."""
+    tags = sorted({tag for group in answer.groups for tag in group})
+    page: list[Row] = []
+    for found in answer:
+        page.append(_value_row(answer.name, tags, found.tags, found.at, found.value))
+        if len(page) == _PAGE:
+            yield page
+            page = []
+    if page:
+        yield page
+
+
+def _value_row(
+    name: str, columns: Sequence[str], tags: dict[str, str], at: int, value: float
+) -> Row:
+    told = {f"tag {tag}" if tag in ("time", name) else tag: tags.get(tag) for tag in columns}
+    return Made(
+        {"tags": tags, "at": at, "value": value},
+        {
+            **{tag: None if it is None else cells.plain(it) for tag, it in told.items()},
+            "time": cells.moment(at // 1000),
+            cells.plain(name): cells.text(value) if isinstance(value, bool) else str(value),
+        },
+    )
+
+
+def _measurement_row(name: str, found: MeasurementCardinality) -> Row:
+    return Made(
+        {},
+        {
+            "measurement": cells.plain(name),
+            "series": str(found.series),
+            "fields": str(found.fields),
+            "values of tags": cells.text(found.tags),
+        },
+    )

@@ -1,0 +1,208 @@
+"""``strandline series``: points of sources by time.
+
+``at`` counts in the unit of the series, which its options tell. A time such as
+2026-03-28T14:05:00Z is understood where that unit is one of time.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from strandline.cli import cells, queues
+from strandline.cli.cells import Json, Made, Row, fact_row, row_of
+from strandline.cli.feed import value_of
+from strandline.cli.options import VIEW_TARGET, Flag, ViewTarget, microseconds
+from strandline.cli.output import output
+from strandline.cli.viewing import Looking, putting
+from strandline.errors import Invalid, NotFound
+from strandline.store import Store
+from strandline.views.series.meta import AT_MAX, AT_MIN
+from strandline.views.series.series import Series
+from strandline.views.series.values import Point
+
+PLACE = queues.PLACE + 1  # among the commands of the help page
+_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+
+app = App(name="series", help="Append and read points of sources by their time.", sort_key=PLACE)
+
+Name = Annotated[str, Parameter(metavar="NAME", help="Name of the series, and of its topic.")]
+
+
+@app.command
+def append(
+    name: Name,
+    source: str,
+    payload: str | None = None,
+    /,
+    *,
+    at: str | None = None,
+    version: int = 0,
+    target: ViewTarget = VIEW_TARGET,
+) -> None:
+    """Append a point of a source, and make the series with its topic and store if there are none.
+
+    Parameters
+    ----------
+    source
+        Whose point it is, any text.
+    payload
+        What the point holds. Without it, all of a piped stdin is taken.
+    at
+        When it was: a whole number in the unit of the series, or 2026-03-28T14:05:00Z; else now.
+    version
+        Version of the payload's form, for those who read it.
+    """
+    stored = value_of(payload, "payload")
+    with putting(target, "series", name, Store.series) as series:
+        unit = series.statistics().unit
+        when = _now(unit) if at is None else _at(at, unit)
+        done = series.append(os.fsencode(source), when, stored, version=version)
+        json: Json = {"name": name, "source": source, "at": when, "seq": done.first_seq}
+        output(target.output).one(fact_row(json))
+
+
+@app.command(name="range")
+def read_range(
+    name: Name,
+    /,
+    *source: str,
+    first: Annotated[str | None, Parameter(name="--from")] = None,
+    last: Annotated[str | None, Parameter(name="--to")] = None,
+    limit: int = 100,
+    everything: Annotated[Flag, Parameter(name=["--all", "-a"])] = False,
+    target: ViewTarget = VIEW_TARGET,
+) -> None:
+    """Print points of sources in the order of their time, source after source.
+
+    Parameters
+    ----------
+    source
+        Whose points; without any, those of all sources.
+    first
+        The earliest: a whole number in the unit of the series, or 2026-03-28T14:05:00Z.
+    last
+        The latest, which is included.
+    limit
+        Print at most so many of each source.
+    everything
+        Print all of them, however many.
+    """
+    if limit < 1:
+        raise Invalid("--limit is 1 or more")
+    out = output(target.output)
+    more: list[Point] = []
+    with _looking(name, target) as looking:
+        unit = looking.ask(lambda series: series.statistics().unit)
+        start = AT_MIN if first is None else _at(first, unit)
+        end = AT_MAX if last is None else _at(last, unit)
+        for each in _sources(looking, source):
+            found = looking.ask(_points_of(each, start, end, 0 if everything else limit + 1))
+            shown = found if everything else found[:limit]
+            out.rows([_point_row(point, unit) for point in shown])
+            more += found[len(shown) :]
+    out.end()
+    if more and target.output == "table":
+        sys.stdout.flush()
+        behind = ", ".join(f"{cells.plain(each.source)} --from {each.at}" for each in more[:3])
+        rest = f" and {len(more) - 3} sources more" if len(more) > 3 else ""
+        print(f"more behind: {behind}{rest}", file=sys.stderr)
+
+
+@app.command
+def latest(name: Name, /, *source: str, target: ViewTarget = VIEW_TARGET) -> None:
+    """Print the newest point of each source.
+
+    Parameters
+    ----------
+    source
+        Whose points; without any, those of all sources.
+    """
+    wanted = [os.fsencode(each) for each in source]
+    out = output(target.output)
+    with _looking(name, target) as looking:
+        unit = looking.ask(lambda series: series.statistics().unit)
+        found = looking.ask(lambda series: _newest(series, wanted))
+        for each in wanted:
+            if each not in found:
+                raise _no_source(name, each)
+        out.rows([_point_row(point, unit) for point in found.values()])
+    out.end()
+
+
+@app.command
+def stats(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
+    """Print how many sources and points there are, how they came, and how the index is doing."""
+    with _looking(name, target) as looking:
+        numbers = looking.ask(lambda series: series.statistics())
+    output(target.output).one(row_of(numbers))
+
+
+def _looking(name: str, target: ViewTarget) -> Looking[Series]:
+    return Looking(target, "series", name, Store.series)
+
+
+def _sources(looking: Looking[Series], given: Sequence[str]) -> list[bytes]:
+    if given:
+        return [os.fsencode(each) for each in dict.fromkeys(given)]
+    return looking.ask(lambda series: list(series.read_latest()))
+
+
+def _points_of(source: bytes, start: int, end: int, limit: int) -> Callable[[Series], list[Point]]:
+    return lambda series: series.range(source, start, end, limit=limit)
+
+
+def _newest(series: Series, wanted: Sequence[bytes]) -> dict[bytes, Point]:
+    if not wanted:
+        return series.read_latest()
+    found = {source: series.latest(source) for source in wanted}
+    return {source: point for source, point in found.items() if point is not None}
+
+
+def _no_source(name: str, source: bytes) -> NotFound:
+    error = NotFound(f"there is no point of source {cells.plain(source)!r} in {name!r}")
+    error.add_note(f"`strandline series latest {name}` shows the sources")
+    return error
+
+
+def _now(unit: str) -> int:
+    if unit not in _NS:
+        raise Invalid(f"the series counts in {unit!r}, not in time: give --at, a whole number")
+    return time.time_ns() // _NS[unit]
+
+
+def _at(text: str, unit: str) -> int:
+    """A whole number as it is, or a time in the unit of the series."""
+    if text.lstrip("-").isdigit():
+        return int(text)
+    if unit not in _NS:
+        raise Invalid(f"{text!r} is not an at: the series counts in {unit!r}, in whole numbers")
+    try:
+        return microseconds(text) * 1_000 // _NS[unit]
+    except Invalid as error:
+        raise Invalid(
+            f"{text!r} is not an at: write a whole number in {unit}, or 2026-03-28T14:05:00Z"
+        ) from error
+
+
+def _point_row(point: Point, unit: str) -> Row:
+    json: Json = {}
+    cells.put_bytes(json, "source", point.source)
+    json |= {"at": point.at, "version": point.version, "seq": point.seq}
+    cells.put_bytes(json, "payload", point.payload)
+    when = cells.moment(point.at * _NS[unit] // 1_000) if unit in _NS else None
+    return Made(
+        json,
+        {
+            "source": cells.plain(point.source),
+            "at": str(point.at),
+            "time": when,
+            "version": str(point.version) if point.version else None,
+            "payload": cells.plain(point.payload),
+        },
+    )
