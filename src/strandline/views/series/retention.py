@@ -69,7 +69,7 @@ def _let_go(host: SeriesHost) -> int:
         with host.reading() as fold:
             fold.gone -= going
     if released:
-        # Below that nothing is left, so whole files can go, and nobody remembers single records.
+        # Below that nothing is left, and what is below a floor goes by whole files.
         host.release(0, before=host.topics[0].statistics().earliest_seq)
     return released
 
