@@ -28,6 +28,8 @@ released only when it is at or before P for good (the host sees to that). So:
 - If an older state than P were loaded, a ``Forgotten`` record tells: its bound is above that state.
   The fold refuses to go on, and the view is rebuilt (fold.py).
 
+A topic with other views keeps all its records, for they may need them.
+
 What is dead is saved with the fold, and released again after a crash, which changes nothing.
 """
 
@@ -40,6 +42,7 @@ from pyroaring import BitMap64
 
 from strandline.views.host import Host
 from strandline.views.kv import meta
+from strandline.views.kv.company import marks_of_others
 from strandline.views.kv.fold import KvFold
 from strandline.views.view import Draft
 
@@ -117,6 +120,9 @@ class Compaction:
     def _releasable(self) -> BitMap64:
         """The oldest dead records that the saved state has seen."""
         with self._host.lock:
+            if marks_of_others(self._host):
+                # Nothing leaves such a topic. A rebuild finds what is dead if that changes.
+                self._host.fold.dead.clear()
             secured = self._host.secured[0]
             oldest = islice(self._host.fold.dead, RELEASE_AT_ONCE)
             return BitMap64(takewhile(secured.__ge__, oldest))

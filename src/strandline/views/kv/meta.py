@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import msgspec
 
-MARK = b"\xc1kv"
+from strandline.views.view import MARKS
+
+MARK = MARKS["kv"]
 EXPIRES_US_MAX = 2**62
 
 

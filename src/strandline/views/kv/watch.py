@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from strandline.errors import RecordsLost
 from strandline.record import Record
 from strandline.views.host import Host
+from strandline.views.kv.company import marks_of_others
 from strandline.views.kv.fold import KvFold
 from strandline.views.kv.values import Change, change_of
 
@@ -54,6 +55,8 @@ def _follow(
         if gap is not None:
             raise RecordsLost(topic.name, gap.gap_from, gap.gap_to, gap.reason)
         records = [record for record in page.records if record.key and wanted(record.key)]
+        if strange := marks_of_others(host):
+            records = [record for record in records if not (record.meta or b"").startswith(strange)]
         with host.reading() as fold:
             forgotten = fold.forgotten
             records = [record for record in records if _is_known(fold, record, floor)]

@@ -291,3 +291,21 @@ def test_a_store_lets_records_go_by_itself_when_it_checkpoints():
     world.store.checkpoint()
 
     assert _seqs(world) == [10]
+
+
+def test_nothing_leaves_a_topic_that_another_view_may_need():
+    world = World()
+    kv = _kv(world, history=1)
+    world.store.queue(NAME)
+    kv.put("ada", b"1")
+    kv.put("ada", b"2")
+    kv.delete("ada")
+    save(world.store)
+    world.clock.advance(GRACE_S + 1)
+
+    done = kv.compact()
+
+    assert (done.forgotten, done.released) == (1, 0)
+    assert len(_seqs(world)) == 4
+    assert not host_of(world.store).fold.dead
+    assert rebuilt_digest(world.store) == digest(world.store)

@@ -224,3 +224,14 @@ def test_waiting_for_the_next_version_ends_when_it_comes():
     waiter.join(DEADLINE_S)
 
     assert found == [b"2"]
+
+
+def test_what_another_view_of_the_topic_wrote_for_itself_is_not_heard():
+    store = World().store
+    kv = kv_of(store)
+    queue = store.queue(NAME)
+    queue.put(b"a job", key="ada", priority=3)
+    kv.put("ada", b"1")
+
+    assert _told(kv.watch(after=0, timeout_s=0)) == [(b"ada", b"1")]
+    assert kv.get("ada") == b"1"
