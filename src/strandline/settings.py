@@ -130,7 +130,7 @@ class LakeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     zone_bytes: int = 16 * MIB
     """Payload of a zone at most."""
 
-    cache_bytes: int = 128 * MIB
+    cache_bytes: int = 64 * MIB
     """Zones kept in memory for reading."""
 
     read_threads: int = 2

@@ -25,6 +25,7 @@ from strandline.jobs import Job
 from strandline.lake.lake import Lake
 from strandline.lake.sweep import Swept
 from strandline.settings import Settings, TopicConfig, checked, topic_config
+from strandline.sizing import within_budget
 from strandline.topic import reopen, system
 from strandline.topic.checkpoint import Checkpointer
 from strandline.topic.ending import end_shard
@@ -85,7 +86,7 @@ class Store:
             raise Invalid(f"name the directory of the store as text, not {path!r}")
         self.path = os.path.abspath(path)
         self.readonly = readonly
-        self._settings = checked(Settings() if settings is None else settings)
+        self._settings = within_budget(checked(Settings() if settings is None else settings))
         self._disk = disk or OsDisk()
         self._clock = clock or SystemClock()
         self._layout = Layout(self.path)
