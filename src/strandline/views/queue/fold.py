@@ -50,7 +50,7 @@ from strandline.views.view import Rows, World
 JOBS, LEASES = 0, 1
 """The sources."""
 JOB_BYTES = 64
-"""A waiting job takes no more memory than this, whatever was said of it."""
+"""What a waiting job takes at most, but for one with a delay, a ttl, a key and its own group."""
 _FORM = b"\x01"
 _WAITING, _FLYING, _DYING = 1, 2, 3
 _SEEN = ("not_before", "expires", "group", "unique", "lease")

@@ -1,9 +1,10 @@
-"""From the hash of a key to the seq of a job, in 11 to 23 bytes for an entry.
+"""From the hash of a key to the seq of a job, in 11 to 14 bytes for an entry.
 
 The table holds nothing but seqs: the hashes stand in a column of the jobs themselves, and are
-looked up there. Linear probing without wrapping around: an entry lies at its home, which is the
-upper bits of its hash, or behind it, and nothing between the two is free. The array is longer than
-there are homes, and its last slot is always free.
+looked up there. Linear probing without wrapping around: an entry lies at its home, which grows with
+the upper half of its hash, or behind it, and nothing between the two is free. The array is longer
+than there are homes, and its last slot is always free. It grows by a quarter at a time, so that
+little of it is empty.
 
 Two keys with the same hash (one pair among 10^9 keys has a chance of 1 in 37) cannot be told apart
 here. Where that matters the caller looks at the record.
@@ -21,9 +22,12 @@ from strandline.views.queue.codec import NO_SEQS, Seqs
 
 Hashes = NDArray[np.uint64]
 
-_BITS_MIN = 4
+_HOMES_MIN = 16
 _SLACK = 64
-_FULL = 0.7
+_FULL = 0.75
+_FILLED = 0.6
+_EMPTY = 0.2
+"""Parts of the homes: how many entries are too many, how many there are then, how many too few."""
 
 
 def hash_of(key: bytes) -> int:
@@ -40,8 +44,8 @@ class SeqTable:
         self._state = state
         """Jobs that are in this state or a later one are in the table."""
         self._count = 0
-        self._bits = _BITS_MIN
-        self._slots: Seqs = np.zeros((1 << _BITS_MIN) + _SLACK, dtype=np.int64)
+        self._homes = _HOMES_MIN
+        self._slots: Seqs = np.zeros(_HOMES_MIN + _SLACK, dtype=np.int64)
         self._view = self._slots.data
 
     def __len__(self) -> int:
@@ -61,7 +65,7 @@ class SeqTable:
         at = self._find(key_hash)
         self._count += not self._view[at]
         self._view[at] = seq
-        if at == len(self._slots) - 1 or self._count > _FULL * (1 << self._bits):
+        if at == len(self._slots) - 1 or self._count > _FULL * self._homes:
             self._fill(self._slots[self._slots != 0])
 
     def remove(self, key_hash: int, seq: int) -> None:
@@ -76,6 +80,8 @@ class SeqTable:
                 view[at], at = view[following], following
             following += 1
         view[at] = 0
+        if self._homes > _HOMES_MIN and self._count < _EMPTY * self._homes:
+            self._fill(self._slots[self._slots != 0])
 
     def load(self) -> None:
         """Hold what the columns say: of jobs with the same hash the newest."""
@@ -94,19 +100,18 @@ class SeqTable:
 
     def _fill(self, seqs: Seqs) -> None:
         """Hold these and no others; their hashes differ."""
-        bits = _BITS_MIN
-        while len(seqs) > _FULL * (1 << bits):
-            bits += 1
-        homes = (self._hashes(seqs) >> np.uint64(64 - bits)).astype(np.int64)
+        self._homes = max(_HOMES_MIN, int(len(seqs) / _FILLED) + 1)
+        upper = self._hashes(seqs) >> np.uint64(32)
+        homes = (upper * np.uint64(self._homes) >> np.uint64(32)).astype(np.int64)
         order = np.argsort(homes, kind="stable")
         # Sorted by home, each lies at its home or right behind the one before it.
         steps = np.arange(len(seqs))
         places = np.maximum.accumulate(homes[order] - steps) + steps if len(seqs) else NO_SEQS
-        size = max((1 << bits) + _SLACK, int(places[-1]) + 2 if len(seqs) else 0)
+        size = max(self._homes + _SLACK, int(places[-1]) + 2 if len(seqs) else 0)
         self._slots = np.zeros(size, dtype=np.int64)
         self._slots[places] = seqs[order]
         self._view = self._slots.data
-        self._bits, self._count = bits, len(seqs)
+        self._count = len(seqs)
 
     def _find(self, key_hash: int) -> int:
         """The slot that has the hash, or the free one where it would be."""
@@ -116,7 +121,7 @@ class SeqTable:
         return at
 
     def _home(self, key_hash: int) -> int:
-        return key_hash >> (64 - self._bits)
+        return (key_hash >> 32) * self._homes >> 32
 
     def _hash(self, seq: int) -> int:
         found = self._board.locate(seq)

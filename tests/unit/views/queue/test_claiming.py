@@ -119,6 +119,17 @@ def test_a_delayed_job_comes_when_its_time_has_come():
     assert _data(queue.claim(5)) == [b"at"]
 
 
+def test_a_shorter_delay_that_was_put_later_is_over_first():
+    world = World()
+    queue = queue_of(world.store)
+    queue.put(b"long", delay=50)
+    queue.put(b"short", delay=3)
+
+    world.clock.advance(3)
+
+    assert _data(queue.claim(5)) == [b"short"]
+
+
 def test_a_delay_goes_by_the_clock_on_the_wall_in_both_directions():
     world = World()
     queue = queue_of(world.store)

@@ -49,7 +49,7 @@ def test_a_table_answers_as_a_dict(steps):
     assert len(loaded) == len(model)
 
 
-def test_an_entry_takes_no_more_than_24_bytes():
+def test_an_entry_takes_no_more_than_14_bytes():
     board = Board()
     table = SeqTable(board, "unique", BLOCKED)
     for seq in range(1, 10_001):
@@ -57,7 +57,22 @@ def test_an_entry_takes_no_more_than_24_bytes():
         _put(board, seq, key_hash)
         table.put(key_hash, seq)
 
-        assert seq < 1000 or table.nbytes / seq <= 24
+        assert seq < 1000 or table.nbytes / seq <= 14
+
+
+def test_a_table_gives_memory_back():
+    board = Board()
+    table = SeqTable(board, "unique", BLOCKED)
+    for seq in range(1, 2001):
+        _put(board, seq, hash_of(b"%d" % seq))
+        table.put(hash_of(b"%d" % seq), seq)
+    full = table.nbytes
+
+    for seq in range(1, 2000):
+        table.remove(hash_of(b"%d" % seq), seq)
+
+    assert table.nbytes < full / 10
+    assert table.get(hash_of(b"2000")) == 2000
 
 
 def test_no_key_has_the_hash_that_stands_for_none():
