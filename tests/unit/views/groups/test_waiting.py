@@ -32,7 +32,6 @@ def world(pool):
     """Closed in the end, so that nobody goes on waiting in the pool when a test fails."""
     made = GroupWorld()
     yield made
-    made.groups.close()
     made.store.close()
 
 

@@ -21,20 +21,20 @@ LEASE_S = 30.0
 class GroupWorld(world.World):
     """A machine with a store, and the groups of that store."""
 
-    def __init__(self, **parts: object) -> None:
-        super().__init__(**parts)
-        self.groups = self._groups()
+    @property
+    def groups(self) -> Groups:
+        return self.store.groups
 
     @property
     def topic(self) -> Topic:
         return self.store.topic(TOPIC)
 
     def group(self, name: str = GROUP, **options: object) -> Group:
-        return self.groups.open(TOPIC, name, options)
+        return self.store.group(TOPIC, name, **options)
 
     def another(self, **options: object) -> Group:
         """The same group opened a second time, as another process would."""
-        return self._groups().open(TOPIC, GROUP, options)
+        return Groups(self.store, self.store.kv, self.clock).open(TOPIC, GROUP, options)
 
     def append(self, count: int = 1, *, keys: Iterable[bytes | None] | None = None) -> list[int]:
         """Append records whose data is their seq."""
@@ -45,21 +45,17 @@ class GroupWorld(world.World):
         return list(range(first, first + len(keys)))
 
     def restart(self, *, cleanly: bool = True) -> None:
-        self.groups.close()
         if cleanly:
             self.reopen()
         else:
             self.kill()
-        self.groups = self._groups()
 
     def lose_power(self, choices: Choices) -> None:
         """Cut the power; what was not synced is lost as the choices say."""
-        self.groups.close()
         old, self.disk = self.disk, self.disk.crash(choices)
         old.power_off()
         self.store.close()
         self.store = self.open()
-        self.groups = self._groups()
 
     def stored(self, name: str = GROUP) -> Offsets:
         """What the kv map says of a group."""
@@ -69,9 +65,6 @@ class GroupWorld(world.World):
 
     def dead(self, name: str = GROUP) -> Topic:
         return self.store.existing_topic(f"{TOPIC}:{name}:dead")
-
-    def _groups(self) -> Groups:
-        return Groups(self.store, self.store.kv, self.clock)
 
 
 def seqs(deliveries: Iterable[Delivery]) -> list[int]:
