@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.errors import Invalid
-from strandline.views.metrics.batch import Table
+from strandline.views.metrics.batch import Table, with_rows
 from strandline.views.metrics.kinds import (
     AT_MAX,
     AT_MIN,
@@ -59,32 +59,22 @@ def tables_of(
     for name in names:
         check_name(name, "a field")
         column = table.column(name)
+        if column.null_count == len(column):
+            continue
         (sparse if column.null_count else dense).append((name, *_values(column, name, kind_of)))
     return list(_cut(whole, dense, sparse))
 
 
 def _cut(whole: Table, dense: list[_Column], sparse: list[_Column]) -> Iterator[Table]:
-    order = np.arange(len(whole.at)) if sparse else None
+    order = np.arange(len(whole.at), dtype="<i8") if sparse else None
     if dense:
         fields = tuple((name, kind) for name, kind, _, _ in dense)
         yield whole._replace(fields=fields, columns=[bits for _, _, bits, _ in dense], order=order)
     for name, kind, bits, there in sparse:
         places = np.flatnonzero(there)
         if len(places):
-            yield _rows_of(whole, places)._replace(
-                fields=((name, kind),), columns=[bits[places]], order=places.astype("<i8")
-            )
-
-
-def _rows_of(whole: Table, places: Ints) -> Table:
-    series, rows = whole.series, whole.rows
-    if rows is None and len(series) > 1:
-        rows = np.arange(len(series))
-    if rows is not None:
-        used, rows = np.unique(rows[places], return_inverse=True)
-        series = [series[place] for place in used.tolist()]
-        rows = None if len(series) == 1 else rows.astype("<i8")
-    return whole._replace(series=series, rows=rows, at=whole.at[places])
+            part = whole._replace(fields=((name, kind),), columns=[bits], order=order)
+            yield with_rows(part, places)
 
 
 def _arrow(data: Any) -> Any:
@@ -136,6 +126,8 @@ def _series(table: Any, tags: Sequence[str]) -> tuple[list[bytes], Ints | None]:
 
 
 def _tag(column: Any, name: str) -> tuple[list[str], Ints]:
+    if pa.types.is_null(column.type):
+        column = column.cast(pa.string())
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):

@@ -105,23 +105,24 @@ def cut(table: Table) -> Iterator[Table]:
     if table.rows is not None:  # how many series a part has cannot be known beforehand
         step = max(1, min(step, TABLE_BYTES_MAX // (row_bytes + max(map(len, table.series)))))
     for first in range(0, len(table.at), step):
-        yield _part(table, slice(first, first + step))
+        yield with_rows(table, np.arange(first, min(first + step, len(table.at))))
 
 
-def _part(table: Table, chosen: slice) -> Table:
+def with_rows(table: Table, places: Ints) -> Table:
+    """Some rows of a table, with the series that they have."""
     series, rows = table.series, table.rows
     if rows is not None:
-        used, rows = np.unique(rows[chosen], return_inverse=True)
+        used, rows = np.unique(rows[places], return_inverse=True)
         series = [series[place] for place in used.tolist()]
         rows = None if len(series) == 1 else rows.astype("<i8")
     elif len(series) > 1:
-        series = series[chosen]
+        series = [series[place] for place in places.tolist()]
     return table._replace(
         series=series,
         rows=rows,
-        at=table.at[chosen],
-        columns=[column[chosen] for column in table.columns],
-        order=None if table.order is None else table.order[chosen],
+        at=table.at[places],
+        columns=[column[places] for column in table.columns],
+        order=None if table.order is None else table.order[places],
     )
 
 

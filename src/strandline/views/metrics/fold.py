@@ -20,13 +20,12 @@ from collections.abc import Iterator
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from strandline.memory import Share
 from strandline.reservoir.map.map import PagedMap
 from strandline.reservoir.session import Session
 from strandline.view_config import MetricsConfig
-from strandline.views.metrics.batch import Table
+from strandline.views.metrics.batch import Table, with_rows
 from strandline.views.metrics.catalogue import Catalogue, Measurement
 from strandline.views.metrics.digest import digest_of
 from strandline.views.metrics.facts import Facts
@@ -251,20 +250,22 @@ class MetricsFold:
         measurement = self.catalogue.measurement(table.measurement)
         fields = [self.catalogue.field(measurement, name, kind, seq) for name, kind in table.fields]
         self.lives.add(seq, measurement.number, int(table.at.max()))
-        at, order, taken = table.at, table.order, None
+        at, order = table.at, table.order
         if int(at.min()) < measurement.floor:
             taken = at >= measurement.floor
             self.counts.below_floor += (len(at) - int(taken.sum())) * len(fields)
-            table, at = _without(table, taken), at[taken]
-            order = None if order is None else order[taken]
+            table = with_rows(table, np.flatnonzero(taken))
+            at, order = table.at, table.order
             if not len(at):
                 return
+        self.counts.other_kind += fields.count(None) * len(at)
+        if not any(fields):
+            return
         self.standings.late(measurement.name, at)
         numbers = self.catalogue.numbers_of(measurement, table.series)
         rows = numbers if table.rows is None else numbers[table.rows]
         for field, bits in zip(fields, table.columns, strict=True):
             if field is None:
-                self.counts.other_kind += len(at)
                 continue
             columns = rows + (field.number << FIELD_SHIFT)
             yield np.broadcast_to(columns, len(at)), at, bits, order
@@ -331,12 +332,3 @@ class MetricsFold:
         return sum(map(len, (measurement.series for measurement in self.catalogue.measurements)))
 
 
-def _without(table: Table, taken: NDArray[np.bool_]) -> Table:
-    """A table with some of its rows, and all of its series but those that lost their only row."""
-    series = table.series
-    if table.rows is None and len(series) > 1:
-        series = [one for one, is_taken in zip(series, taken.tolist(), strict=True) if is_taken]
-    rows = None if table.rows is None else table.rows[taken]
-    return table._replace(
-        series=series, rows=rows, columns=[column[taken] for column in table.columns]
-    )
