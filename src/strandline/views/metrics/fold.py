@@ -330,5 +330,3 @@ class MetricsFold:
 
     def _series_count(self) -> int:
         return sum(map(len, (measurement.series for measurement in self.catalogue.measurements)))
-
-

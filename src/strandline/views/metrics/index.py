@@ -5,9 +5,10 @@
     value    ENTRY: where the block lies, what range it covers, and for a block of one series what
              its points add up to
 
-A run is points that were sorted together (runs.py): inside one, blocks do not overlap. An entry's
-numbers are bits of the field's kind (kinds.py); of a block of several series, or when a sum of
-integers may not fit, EXACT is not set, and the points have to be read.
+A run is points that were sorted together (runs.py): inside one, blocks do not reach over each other
+in the order of (series, time), so the one before a series is the only other that may have some of
+it. An entry's numbers are bits of the field's kind (kinds.py); of a block of several series, or
+when a sum of integers may not fit, EXACT is not set, and the points have to be read.
 """
 
 from __future__ import annotations

@@ -13,12 +13,12 @@ Merging does not change what anybody sees, so when it happens does not matter.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 import numpy as np
 
-from strandline.views.metrics.block import joined
+from strandline.views.metrics.block import Points, joined
 from strandline.views.metrics.index import ENTRY, SERIES_NEXT_MAX, Entries
 from strandline.views.metrics.kinds import Kind
 from strandline.views.metrics.overlap import in_order, undisturbed
@@ -119,10 +119,14 @@ class Merging:
             blocks = blocks[free]
         mine = (points.series >= first) & (points.series < following)
         points = points.chosen(mine & (points.at >= self._floor_of(field)))
-        runs.write(output, field, self._kind_of(field), points, small=True)
-        for place in range(len(blocks)):
-            block = blocks[place : place + 1]
+        kind, written = self._kind_of(field), 0
+        for block in _in_order(blocks):
+            # A new block must not reach over one that is taken over: blocks of a run are in order.
+            place = _place_of(points, block)
+            runs.write(output, field, kind, points.chosen(slice(written, place)), small=True)
             runs.place(output, field, int(block["min_at"][0]), block)
+            written = place
+        runs.write(output, field, kind, points.chosen(slice(written, None)), small=True)
         return len(points.at) + _BLOCK_PRICE * (len(found) + 1)
 
     def _fetch(self, run: Run, field: int, first: int, wanted: int) -> tuple[Entries, int]:
@@ -138,6 +142,17 @@ class Merging:
             values.append(value)
             count += int(entry["count"])
         return np.frombuffer(b"".join(values), dtype=ENTRY), SERIES_NEXT_MAX
+
+
+def _in_order(blocks: Entries) -> Iterator[Entries]:
+    order = np.lexsort((blocks["min_at"], blocks["series"]))
+    return (blocks[place : place + 1] for place in order.tolist())
+
+
+def _place_of(points: Points, block: Entries) -> int:
+    """How many points come before a block of one series."""
+    first, following = points.series.searchsorted([block["series"][0], block["series"][0] + 1])
+    return int(first + points.at[first:following].searchsorted(block["min_at"][0]))
 
 
 def choose(runs: list[Run]) -> list[Run]:
