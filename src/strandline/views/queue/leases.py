@@ -19,7 +19,7 @@ import numpy as np
 
 from strandline.views.queue.codec import Seqs
 
-_GRANT_BYTES = 600
+_GRANT_BYTES = 500
 """What the objects of a grant take besides its seqs, as measured."""
 _STALE_MIN = 1024
 _STALE_SHARE = 4

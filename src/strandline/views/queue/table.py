@@ -102,11 +102,14 @@ class SeqTable:
         """Hold these and no others; their hashes differ."""
         self._homes = max(_HOMES_MIN, int(len(seqs) / _FILLED) + 1)
         upper = self._hashes(seqs) >> np.uint64(32)
-        homes = (upper * np.uint64(self._homes) >> np.uint64(32)).astype(np.int64)
+        homes = (upper * np.uint64(self._homes) >> np.uint64(32)).astype(np.int32)
         order = np.argsort(homes, kind="stable")
         # Sorted by home, each lies at its home or right behind the one before it.
-        steps = np.arange(len(seqs))
-        places = np.maximum.accumulate(homes[order] - steps) + steps if len(seqs) else NO_SEQS
+        places = homes[order]
+        steps = np.arange(len(seqs), dtype=np.int32)
+        places -= steps
+        np.maximum.accumulate(places, out=places)
+        places += steps
         size = max(self._homes + _SLACK, int(places[-1]) + 2 if len(seqs) else 0)
         self._slots = np.zeros(size, dtype=np.int64)
         self._slots[places] = seqs[order]

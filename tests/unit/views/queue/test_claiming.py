@@ -95,10 +95,7 @@ def test_threads_that_claim_at_once_never_get_the_same_job():
             got.extend(job.seq for job in jobs)
             assert queue.ack_many(jobs).done == len(jobs)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
+    for thread in [_started(work) for _ in range(4)]:
         thread.join(DEADLINE_S)
 
     assert sorted(got) == list(range(1, 301))
@@ -177,8 +174,7 @@ def test_who_waits_for_a_job_gets_the_one_that_is_put():
     world = World()
     queue = queue_of(world.store)
     got: list[bytes] = []
-    thread = threading.Thread(target=lambda: got.extend(_data(queue.claim(wait_s=1000))))
-    thread.start()
+    thread = _started(lambda: got.extend(_data(queue.claim(wait_s=1000))))
     _until_somebody_waits(world)
 
     queue.put(b"here")
@@ -193,8 +189,7 @@ def test_who_waits_for_a_job_gets_one_that_is_given_back():
     queue.put(b"again")
     (held,) = queue.claim(worker="w")
     got: list[bytes] = []
-    thread = threading.Thread(target=lambda: got.extend(_data(queue.claim(wait_s=1000))))
-    thread.start()
+    thread = _started(lambda: got.extend(_data(queue.claim(wait_s=1000))))
     _until_somebody_waits(world)
 
     assert queue.release("w") == 1
@@ -210,8 +205,7 @@ def test_who_waits_for_a_job_gets_it_when_a_lease_runs_out():
     queue.put(b"again")
     queue.claim(lease=0.05)
     got: list[bytes] = []
-    thread = threading.Thread(target=lambda: got.extend(_data(queue.claim(wait_s=1000))))
-    thread.start()
+    thread = _started(lambda: got.extend(_data(queue.claim(wait_s=1000))))
     _until_somebody_waits(world)
 
     world.clock.advance(0.06)
@@ -224,8 +218,7 @@ def test_who_waits_too_long_gets_nothing():
     world = World()
     queue = queue_of(world.store)
     got: list[list[object]] = []
-    thread = threading.Thread(target=lambda: got.append(queue.claim(wait_s=0.05)))
-    thread.start()
+    thread = _started(lambda: got.append(queue.claim(wait_s=0.05)))
     _until_somebody_waits(world)
 
     world.clock.advance(0.06)
@@ -238,8 +231,7 @@ def test_a_plain_append_is_noticed_by_who_waits():
     world = World()
     queue = queue_of(world.store)
     got: list[bytes] = []
-    thread = threading.Thread(target=lambda: got.extend(_data(queue.claim(wait_s=1000))))
-    thread.start()
+    thread = _started(lambda: got.extend(_data(queue.claim(wait_s=1000))))
     _until_somebody_waits(world)
     world.store.topic(NAME).append(b"plain")
 
@@ -313,6 +305,13 @@ def _bitmap(seq: int):
     from pyroaring import BitMap64
 
     return BitMap64([seq])
+
+
+def _started(work) -> threading.Thread:
+    """A thread that does not keep a failed run from ending."""
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
 
 
 def _until_somebody_waits(world: World) -> None:

@@ -25,7 +25,9 @@ def _claim_together(world: World, queue, wants: list[int]) -> list[list[bytes]]:
         except StrandlineError as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=work, args=(place,)) for place in range(len(wants))]
+    threads = [
+        threading.Thread(target=work, args=(place,), daemon=True) for place in range(len(wants))
+    ]
     for gathered, thread in enumerate(threads, start=1):
         thread.start()
         _until(lambda gathered=gathered: len(queue._claiming._cohort) == gathered)

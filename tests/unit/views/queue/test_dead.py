@@ -87,7 +87,7 @@ def test_threads_that_redrive_at_once_put_back_every_letter_once():
     world.clock.advance(31)
     queue.claim()
 
-    threads = [threading.Thread(target=queue.dead.redrive) for _ in range(3)]
+    threads = [threading.Thread(target=queue.dead.redrive, daemon=True) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
