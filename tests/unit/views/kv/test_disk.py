@@ -76,6 +76,19 @@ def test_overwriting_again_and_again_does_not_fill_the_disk():
     assert rebuilt_digest(world.store) == digest(world.store)
 
 
+def test_what_was_overwritten_leaves_no_trace_in_the_lake():
+    world = _world()
+    kv_of(world.store, history=1)
+
+    for round_number in range(12):
+        _write_all(world, round_number)
+        _settle(world)
+
+    cold = world.store.topic(NAME).statistics().cold
+    assert cold is not None
+    assert cold.files <= 2
+
+
 def test_a_key_that_never_changes_does_not_keep_the_others_versions():
     world = _world()
     kv = kv_of(world.store, history=1)

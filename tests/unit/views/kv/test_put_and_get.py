@@ -260,3 +260,14 @@ def test_a_read_only_store_shows_the_keys():
         found = (kv.get("ada"), [entry.value for entry in kv.scan()], kv.get("eve"))
 
     assert found == (b"1", [b"1"], None)
+
+
+def test_a_plain_append_is_seen_over_a_key_at_hand():
+    store = World().store
+    kv = kv_of(store)
+    kv.put("ada", b"1")
+    at_hand = kv.get("ada")
+
+    store.topic(NAME).append(b"2", key="ada")
+
+    assert (at_hand, kv.get("ada")) == (b"1", b"2")
