@@ -34,9 +34,9 @@ from strandline.views.groups.waiting import Waiting
 from strandline.views.kv.kv import Kv
 from strandline.views.queue.job import Settled
 
-PATIENCE_S = 0.5
-"""How often who waits sees whether the topic is still there."""
 READ_MAX = 10_000
+_SIGNS_OF_LIFE = 3
+"""How often in a lease who waits says that it is there."""
 
 
 class Group:
@@ -105,6 +105,7 @@ class Group:
         deadline = self._clock.monotonic() + wait_s
         while True:
             with self._waiting.bell() as bell:
+                self._topic.statistics()  # says so when the topic was deleted
                 found = self._read_now(member, count)
                 now = self._clock.monotonic()
                 if found or now >= deadline:
@@ -299,7 +300,7 @@ class Group:
         """How long one may sleep without missing what time brings."""
         with self._desk.lock:
             moment = self._desk.next_event()
-        soon = min(PATIENCE_S, self.options.lease_s / 3)
+        soon = self.options.lease_s / _SIGNS_OF_LIFE
         return soon if moment is None else min(soon, max(0.0, moment - now))
 
     def _count(self, **numbers: int) -> None:

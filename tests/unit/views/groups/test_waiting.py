@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from strandline.errors import Closed
+from strandline.errors import Closed, UnknownTopic
 from strandline.views.groups.member import Delivery, Member
 from tests.unit.views.groups.world import LEASE_S, TOPIC, GroupWorld, seqs
 
@@ -78,6 +78,17 @@ def test_a_member_that_leaves_wakes(world, pool):
     future = waiting(world, pool, group.join("bob"))
 
     ann.leave()
+
+    assert seqs(future.result(DEADLINE_S)) == [1]
+
+
+def test_a_member_that_is_started_anew_wakes(world, pool):
+    world.append()
+    group = world.group()
+    group.join("ann").read()
+    future = waiting(world, pool, group.join("bob"))
+
+    group.join("ann")
 
     assert seqs(future.result(DEADLINE_S)) == [1]
 
@@ -154,13 +165,22 @@ def test_who_waits_is_not_taken_for_dead(world, pool):
     group = world.group()
     future = waiting(world, pool, group.join("ann"))
 
-    for _ in range(20):
-        world.clock.advance(LEASE_S / 5)
-        until(lambda: world.clock.waiting == 1)
-        until(lambda: group.statistics().members == ("ann",))
+    for _ in range(5):
+        world.clock.advance(LEASE_S * 0.4)
+        until(lambda: group._desk.members.next_end() == world.clock.monotonic() + LEASE_S)
 
+    assert group.statistics().members == ("ann",)
     world.append()
     assert seqs(future.result(DEADLINE_S)) == [1]
+
+
+def test_a_topic_that_is_deleted_ends_the_wait(world, pool):
+    future = waiting(world, pool, world.group().join("ann"))
+
+    world.store.delete_topic(TOPIC)
+
+    with pytest.raises(UnknownTopic):
+        future.result(DEADLINE_S)
 
 
 def test_no_bell_stays_behind(world, pool):
