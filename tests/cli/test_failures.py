@@ -75,10 +75,24 @@ def test_a_wrong_request_says_what_is_wrong_and_what_to_do(orders: Command, case
         ["inspect"],
         ["verify"],
         ["repair"],
+        ["view", "list"],
+        ["view", "rebuild", "kv", "t"],
+        ["view", "alter", "kv", "t", "--option", "history=2"],
+        ["view", "memory"],
+        ["kv", "get", "t", "k"],
+        ["kv", "delete", "t", "k"],
+        ["kv", "watch", "t"],
+        ["kv", "compact", "t"],
+        ["queue", "claim", "t"],
+        ["queue", "dead", "redrive", "t"],
+        ["series", "range", "t"],
+        ["metrics", "query", "t", "cpu"],
+        ["group", "list"],
+        ["group", "seek", "t", "g", "--to", "1"],
     ],
     ids=" ".join,
 )
-def test_only_append_and_create_make_a_store(command: Command, data_dir: str, tokens):
+def test_only_what_puts_or_creates_makes_a_store(command: Command, data_dir: str, tokens):
     missing = command(*tokens)
     made = os.path.exists(data_dir)
     os.mkdir(data_dir)
@@ -93,7 +107,16 @@ def test_only_append_and_create_make_a_store(command: Command, data_dir: str, to
 
 @pytest.mark.parametrize(
     "tokens",
-    [["append", "t", "x"], ["topic", "create", "t"], ["checkpoint"], ["repair"]],
+    [
+        ["append", "t", "x"],
+        ["topic", "create", "t"],
+        ["checkpoint"],
+        ["repair"],
+        ["view", "create", "kv", "t"],
+        ["kv", "put", "t", "k", "v"],
+        ["queue", "put", "t", "x"],
+        ["series", "append", "t", "s", "x"],
+    ],
     ids=" ".join,
 )
 def test_a_folder_with_other_things_is_left_as_it_is(command: Command, data_dir: str, tokens):

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from strandline.cli import cells
 from strandline.cli.cells import Made, Row, row_of
 from strandline.cli.opening import must_exist
-from strandline.cli.options import TARGET, Flag, Target
+from strandline.cli.options import TARGET, VIEW_TARGET, Flag, Target, ViewTarget
 from strandline.cli.output import print_report
 from strandline.cli.progress import Bar
+from strandline.cli.saved_views import notes_on_views
 from strandline.env.disk import OsDisk
 from strandline.errors import Corrupt
 from strandline.settings import LakeSettings, Settings
@@ -18,21 +19,28 @@ from strandline.topic.repair import RepairReport, repair_store
 from strandline.topic.verify import Problem, VerifyReport, verify_store
 
 
-def verify(*, no_lake: Flag = False, target: Target = TARGET) -> None:
-    """Read and check everything in a store and its lake, and change nothing.
+def verify(
+    *, no_lake: Flag = False, no_views: Flag = False, target: ViewTarget = VIEW_TARGET
+) -> None:
+    """Read and check everything in a store, its lake and its views, and change nothing.
 
-    Works beside a process that writes. Exit code 3 when something is damaged.
+    Works beside a process that writes. Exit code 3 when something is damaged. Damage of saved views
+    is only noted: they can be folded again from the log.
 
     Parameters
     ----------
     no_lake
         Leave the lake out.
+    no_views
+        Leave the saved views out.
     """
     path = os.path.abspath(target.store)
     must_exist(path)
     settings = Settings(lake=LakeSettings(url=target.lake_url))
     with Bar() as bar:
         report = verify_store(OsDisk(), path, settings, progress=bar.show, lake=not no_lake)
+        if not no_views:
+            report.notes += notes_on_views(path, target.views_url, bar.show)
     facts = {
         "store": cells.plain(path),
         "in use": cells.text(report.in_use),

@@ -15,9 +15,10 @@ from strandline.cli.cells import Json, Made, Row, fact_row, row_of
 from strandline.cli.options import VIEW_TARGET, Flag, ViewTarget, microseconds
 from strandline.cli.output import output
 from strandline.cli.viewing import Looking, changing
-from strandline.errors import Invalid
+from strandline.errors import Invalid, UnknownTopic
 from strandline.store import Store
 from strandline.views.queue.letter import DeadLetter, Where
+from strandline.views.queue.queue import Queue
 
 app = App(name="dead", help="List, redrive and purge the dead letters of a queue.")
 
@@ -87,7 +88,7 @@ def list_letters(
         raise Invalid("--after is 0 or a seq, --limit is 1 or more")
     out = output(target.output)
     with Looking(target, "queue", name, Store.queue) as looking:
-        found = looking.ask(lambda queue: queue.dead.letters(after=after, limit=limit + 1))
+        found = looking.ask(lambda queue: _letters(queue, after, limit + 1))
     letters = found[:limit]
     out.rows([_letter_row(letter) for letter in letters])
     out.end()
@@ -151,6 +152,13 @@ def purge(
             doomed = queue.dead.purge(where)
         done = fact_row({"name": name, "purged": doomed, "dry_run": dry_run})
         output(target.output).one(done)
+
+
+def _letters(queue: Queue, after: int, limit: int) -> list[DeadLetter]:
+    try:
+        return queue.dead.letters(after=after, limit=limit)
+    except UnknownTopic:
+        return []  # their topic is made with the first
 
 
 def _tagged(tag: str) -> Where:

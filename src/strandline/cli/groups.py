@@ -13,10 +13,10 @@ from cyclopts import App, Parameter
 
 from strandline.cli import metrics
 from strandline.cli.cells import Json, Row, fact_row
-from strandline.cli.opening import find_topic, read_again
+from strandline.cli.opening import find_topic
 from strandline.cli.options import VIEW_TARGET, ViewTarget, microseconds
 from strandline.cli.output import output
-from strandline.cli.viewing import open_to_read, open_to_write
+from strandline.cli.viewing import look, writing
 from strandline.errors import Invalid
 from strandline.store import Store
 from strandline.views.groups.groups import DEAD, OFFSETS
@@ -39,17 +39,14 @@ def list_groups(topic: str | None = None, /, *, target: ViewTarget = VIEW_TARGET
         Name of the topic.
     """
     out = output(target.output)
-    with open_to_read(target) as store:
-        out.rows(read_again(store, lambda: _all_rows(store, topic)))
+    out.rows(look(target, lambda store: _all_rows(store, topic)))
     out.end()
 
 
 @app.command
 def show(topic: Topic, group: Group, /, *, target: ViewTarget = VIEW_TARGET) -> None:
     """Show where a group stands in its topic."""
-    with open_to_read(target) as store:
-        row = read_again(store, lambda: _existing_row(store, topic, group))
-    output(target.output).one(row)
+    output(target.output).one(look(target, lambda store: _existing_row(store, topic, group)))
 
 
 @app.command
@@ -75,7 +72,7 @@ def seek(
         raise Invalid("say where to go on: --to SEQ, --to earliest, --to latest, or --at TIME")
     place = None if to is None else _place(to)
     ts = None if at is None else microseconds(at)
-    with open_to_write(target) as store:
+    with writing(target) as store:
         _must_exist(store, topic, group)
         store.group(topic, group).seek(place, ts=ts)
         output(target.output).one(_row(store, topic, group))

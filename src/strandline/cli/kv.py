@@ -20,8 +20,8 @@ from strandline.cli.viewing import (
     Looking,
     changing,
     must_have,
-    open_to_write,
     putting,
+    writing,
 )
 from strandline.errors import Conflict, Invalid, NotFound
 from strandline.store import Store
@@ -220,7 +220,7 @@ def compact(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
 
     A store does this by itself, after every save of its views.
     """
-    with open_to_write(target) as store:
+    with writing(target) as store:
         must_have(store, "kv", name)
         kv = store.kv(name)
         ended = kv.compact()

@@ -16,7 +16,7 @@ from strandline.cli.feed import lines_of
 from strandline.cli.options import VIEW_TARGET, ViewTarget
 from strandline.cli.output import output, print_report
 from strandline.cli.viewing import Looking, putting
-from strandline.errors import Invalid
+from strandline.errors import Invalid, NotFound
 from strandline.store import Store
 from strandline.views.metrics.answer import Answer
 from strandline.views.metrics.metrics import Metrics
@@ -56,16 +56,21 @@ def write(
     """
     if batch < 1:
         raise Invalid(f"--batch {batch} cannot be: it is 1 or more")
-    written = 0
-    last_seq: int | None = None
     with _opened(file) as descriptor, putting(target, "metrics", name, Store.metrics) as metrics:
-        for lines in lines_of(descriptor, batch):
-            with _place_told(written):
-                appended = metrics.write_lines(b"\n".join(lines), precision=precision)
-            written += len(lines)
-            last_seq = last_seq if appended is None else appended.last_seq
-        json: Json = {"name": name, "lines": written, "last_seq": last_seq}
-        output(target.output).one(fact_row(json))
+        done: Json = {"name": name, "lines": 0, "last_seq": None}
+        written = 0
+        try:
+            for lines in lines_of(descriptor, batch):
+                with _place_told(written):
+                    appended = metrics.write_lines(b"\n".join(lines), precision=precision)
+                written += len(lines)
+                done["lines"] = written
+                done["last_seq"] = done["last_seq"] if appended is None else appended.last_seq
+        except BaseException:
+            if written:
+                output(target.output).one(fact_row(done))
+            raise
+        output(target.output).one(fact_row(done))
 
 
 @app.command
@@ -81,7 +86,7 @@ def query(name: Name, text: str, /, *, target: ViewTarget = VIEW_TARGET) -> None
     """
     out = output(target.output)
     with _looking(name, target) as looking:
-        answer = looking.ask(lambda metrics: metrics.query(text))
+        answer = looking.ask(lambda metrics: _answer(metrics, text))
     for rows in _rows(answer):
         out.rows(rows)
     out.end()
@@ -133,6 +138,18 @@ def _place_told(before: int) -> Iterator[None]:
         else:
             error.add_note("nothing was written; a line is `cpu,host=web-1 load=0.7 TIME`")
         raise
+
+
+def _answer(metrics: Metrics, text: str) -> Answer:
+    try:
+        return metrics.query(text)
+    except NotFound as error:
+        error.add_note(f"`strandline metrics cardinality {metrics.name}` shows what there is")
+        raise
+    except Invalid as error:
+        told = Invalid(str(error).partition("\n")[0])  # the rest points to the place
+        told.add_note('a query is such as `cpu{host="a"}[1h] | window(5m) | avg by (host)`')
+        raise told from error
 
 
 def _rows(answer: Answer) -> Iterator[list[Row]]:

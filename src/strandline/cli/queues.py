@@ -20,7 +20,7 @@ from strandline.cli import cells, dead_letters, kv
 from strandline.cli.cells import Cells, Json, Made, Row, fact_row, row_of
 from strandline.cli.feed import batches_of
 from strandline.cli.options import VIEW_TARGET, Flag, ViewTarget, microseconds, milliseconds
-from strandline.cli.output import JsonLinesOutput, output
+from strandline.cli.output import JsonLinesOutput, Output, output
 from strandline.cli.viewing import Looking, changing, putting
 from strandline.errors import Conflict, Invalid
 from strandline.store import Store
@@ -135,17 +135,16 @@ def put(
         raise Invalid("--key is for one job: give one DATA argument with it")
     jobs.given(0)  # before a store is made
     batches = batches_of(data, batch, stdin=stdin, once=False)
-    out = output(target.output)
-    per_batch = isinstance(out, JsonLinesOutput)
-    found: list[Put] = []
-    with putting(target, "queue", name, _queue) as queue:
-        for each in batches:
-            found += queue.put_many(each, **jobs.given(len(each)))
-            if per_batch:
-                out.one(_tally(name, found))
-                found.clear()
-        if not per_batch:
-            out.one(_tally(name, found))
+    with putting(target, "queue", name, Store.queue) as queue:
+        putter = _Putter(name, output(target.output))
+        try:
+            for each in batches:
+                putter.add(queue.put_many(each, **jobs.given(len(each))))
+        except BaseException:
+            if putter.found:
+                putter.end()
+            raise
+        putter.end()
 
 
 @app.command
@@ -175,7 +174,7 @@ def claim(
     lease_s = None if lease is None else milliseconds(lease) / 1000
     wait_s = 0.0 if wait is None else milliseconds(wait) / 1000
     out = output(target.output)
-    with changing(target, "queue", name, _queue) as queue:
+    with changing(target, "queue", name, Store.queue) as queue:
         jobs = queue.claim(max, worker=worker, lease=lease_s, wait_s=wait_s)
         out.rows([_job_row(job) for job in jobs])
     out.end()
@@ -226,7 +225,7 @@ def release(name: Name, worker: str, /, *, target: ViewTarget = VIEW_TARGET) -> 
     worker
         The name that it claimed them with.
     """
-    with changing(target, "queue", name, _queue) as queue:
+    with changing(target, "queue", name, Store.queue) as queue:
         released = queue.release(worker)
         output(target.output).one(fact_row({"name": name, "worker": worker, "released": released}))
 
@@ -264,7 +263,7 @@ def stats(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
 @app.command
 def pause(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
     """Give out no jobs until `queue resume`. Putting goes on."""
-    with changing(target, "queue", name, _queue) as queue:
+    with changing(target, "queue", name, Store.queue) as queue:
         queue.pause()
         output(target.output).one(fact_row({"name": name, "paused": queue.paused}))
 
@@ -272,20 +271,33 @@ def pause(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
 @app.command
 def resume(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
     """Give out jobs again."""
-    with changing(target, "queue", name, _queue) as queue:
+    with changing(target, "queue", name, Store.queue) as queue:
         queue.resume()
         output(target.output).one(fact_row({"name": name, "paused": queue.paused}))
 
 
+class _Putter:
+    """Adds up what was put and prints it: per batch as jsonl, else once at the end."""
+
+    def __init__(self, name: str, out: Output) -> None:
+        self.found: list[Put] = []
+        self._name = name
+        self._out = out
+        self._per_batch = isinstance(out, JsonLinesOutput)
+
+    def add(self, found: list[Put]) -> None:
+        self.found += found
+        if self._per_batch:
+            self._out.one(_tally(self._name, self.found))
+            self.found.clear()
+
+    def end(self) -> None:
+        if not self._per_batch:
+            self._out.one(_tally(self._name, self.found))
+
+
 def _looking(name: str, target: ViewTarget) -> Looking[Queue]:
     return Looking(target, "queue", name, Store.queue)
-
-
-def _queue(store: Store, name: str) -> Queue:
-    """A queue to change, with its topic of dead letters: who only looks cannot make it."""
-    queue = store.queue(name)
-    queue.dead.count()
-    return queue
 
 
 def _settle(
@@ -297,7 +309,7 @@ def _settle(
     held = [_ticket(text) for text in tickets]
     if not held:
         raise Invalid("name the jobs by the tickets that a claim printed, as SEQ:LEASE")
-    with changing(target, "queue", name, _queue) as queue:
+    with changing(target, "queue", name, Store.queue) as queue:
         settled = settle(queue, held)
         output(target.output).one(
             fact_row({"name": name, "done": settled.done, "skipped": list(settled.skipped)})

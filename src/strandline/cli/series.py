@@ -202,7 +202,7 @@ def _point_row(point: Point, unit: str) -> Row:
             "source": cells.plain(point.source),
             "at": str(point.at),
             "time": when,
-            "version": str(point.version) if point.version else None,
+            "version": str(point.version),
             "payload": cells.plain(point.payload),
         },
     )

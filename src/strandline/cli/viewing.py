@@ -17,6 +17,7 @@ from typing import Generic, Literal, TypeVar
 
 from strandline.cli import opening
 from strandline.cli.options import ViewTarget
+from strandline.cli.saved_views import damage_told
 from strandline.errors import Closed, Corrupt, Invalid, NotFound, UnknownTopic
 from strandline.store import Store
 from strandline.view_config import KINDS
@@ -34,11 +35,13 @@ def open_to_read(target: ViewTarget) -> Store:
     return opening.open_to_read(target.store, target.lake_url, target.views_url)
 
 
-def open_to_write(target: ViewTarget, *, create: bool = False) -> Store:
-    """A store for writing."""
-    return opening.open_to_write(
-        target.store, create=create, lake_url=target.lake_url, views_url=target.views_url
-    )
+def look(target: ViewTarget, question: Callable[[Store], Result]) -> Result:
+    """Ask a store something about its views; once more when their pages are gone."""
+    for _ in range(_LOOKS_MAX - 1):
+        with contextlib.suppress(*_PAGES_ARE_GONE), open_to_read(target) as store:
+            return question(store)
+    with open_to_read(target) as store, damage_told(target.store, target.views_url):
+        return question(store)
 
 
 class Looking(Generic[View]):
@@ -73,7 +76,8 @@ class Looking(Generic[View]):
                 self.store.close()
                 self._view = None
                 self.store = open_to_read(self._target)
-        return question(self._found())
+        with damage_told(self._target.store, self._target.views_url):
+            return question(self._found())
 
     def refresh(self) -> None:
         """See what the writer has done since."""
@@ -87,11 +91,21 @@ class Looking(Generic[View]):
 
 
 @contextlib.contextmanager
+def writing(target: ViewTarget, *, create: bool = False) -> Iterator[Store]:
+    """A store whose views are to be changed."""
+    opened = opening.open_to_write(
+        target.store, create=create, lake_url=target.lake_url, views_url=target.views_url
+    )
+    with opened as store, damage_told(target.store, target.views_url):
+        yield store
+
+
+@contextlib.contextmanager
 def changing(
     target: ViewTarget, kind: Kind, name: str, open_view: Callable[[Store, str], View]
 ) -> Iterator[View]:
     """A view that is there, to change something."""
-    with open_to_write(target) as store:
+    with writing(target) as store:
         must_have(store, kind, name)
         yield open_view(store, name)
 
@@ -101,7 +115,7 @@ def putting(
     target: ViewTarget, kind: Kind, name: str, open_view: Callable[[Store, str], View]
 ) -> Iterator[View]:
     """A view to put something into: made, with topic and store, when there is none."""
-    with open_to_write(target, create=True) as store:
+    with writing(target, create=True) as store:
         if name in store.topics(name):
             must_have(store, kind, name)
         yield open_view(store, name)

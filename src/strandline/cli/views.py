@@ -20,9 +20,10 @@ from strandline.cli.output import output, print_report
 from strandline.cli.viewing import (
     Kind,
     Looking,
+    look,
     must_have,
     open_to_read,
-    open_to_write,
+    writing,
 )
 from strandline.errors import Invalid
 from strandline.memory import RESERVE, ShareUse
@@ -85,7 +86,7 @@ def create(
     given = _options(kind, option or [])
     if durability is not None:
         given["durability"] = durability
-    with open_to_write(target, create=True) as store:
+    with writing(target, create=True) as store:
         view = store.views.open(kinds.KINDS[kind], name, given)
         output(target.output).one(_facts(_shown(store, kind, name, view)))
 
@@ -126,7 +127,7 @@ def alter(
     if not given:
         known = ", ".join(kinds.KINDS[kind].config.__struct_fields__)
         raise Invalid(f"say what to alter: --option NAME=VALUE, with one of {known}")
-    with open_to_write(target) as store:
+    with writing(target) as store:
         must_have(store, kind, name)
         store.views.alter(kind, name, **given)
         store.views.shelf.save()
@@ -156,7 +157,7 @@ def rebuild(
     if everything == (kind is not None and name is not None) or (everything and kind is not None):
         raise Invalid("say what to rebuild: KIND NAME, or --all")
     out = output(target.output)
-    with open_to_write(target) as store:
+    with writing(target) as store:
         views = store.views.names() if everything else [(str(kind), str(name))]
         out.rows([_rebuilt(store, cast("Kind", each), of) for each, of in views])
         store.views.shelf.save()
@@ -193,11 +194,14 @@ def memory(*, target: ViewTarget = VIEW_TARGET) -> None:
     A process that uses few of them takes less, one that writes may take more.
     """
     out = output(target.output)
-    with open_to_read(target) as store:
-        for kind, name in store.views.names():
-            store.views.open(kinds.KINDS[kind], name, {})
-        out.rows([_share(each) for each in store.views.memory().values()])
+    out.rows([_share(each) for each in look(target, _memory_of_all).values()])
     out.end()
+
+
+def _memory_of_all(store: Store) -> dict[str, ShareUse]:
+    for kind, name in store.views.names():
+        store.views.open(kinds.KINDS[kind], name, {})
+    return store.views.memory()
 
 
 def _looking(kind: Kind, name: str, target: ViewTarget) -> Looking[object]:

@@ -1,0 +1,124 @@
+"""Promise: consumer groups are listed and shown beside whoever writes, and moved by the writer."""
+
+from __future__ import annotations
+
+import pytest
+
+import strandline
+from strandline.cli.failures import LOCKED, WRONG_USE
+from tests.cli.conftest import Command
+
+
+@pytest.fixture
+def orders(command: Command, data_dir: str) -> Command:
+    """A topic of five records, of which the group billing is done with two."""
+    with strandline.open(data_dir) as store:
+        store.topic("orders").append_many([b"1", b"2", b"3", b"4", b"5"])
+        with store.group("orders", "billing").join("w1") as member:
+            member.ack_many(member.read(max=2))
+        with store.group("orders", "audit", start="latest").join("w1"):
+            pass
+    return command
+
+
+def test_list_shows_groups_with_their_lag(orders: Command):
+    orders("append", "logs", "x")
+
+    every = orders("group", "list", "--output", "json").json
+    some = orders("group", "list", "orders", "--output", "jsonl").json_lines
+    none = orders("group", "list", "logs")
+
+    assert [(each["group"], each["done_through"], each["lag"]) for each in every] == [
+        ("audit", 5, 0),
+        ("billing", 2, 3),
+    ]
+    assert some == every
+    assert (none.code, none.out) == (0, "")
+
+
+def test_show_tells_where_a_group_stands(orders: Command):
+    shown = orders("group", "show", "orders", "billing", "--output", "json").json
+
+    assert shown == {
+        "topic": "orders",
+        "group": "billing",
+        "done_through": 2,
+        "head_seq": 5,
+        "lag": 3,
+        "lost": 0,
+        "deleted": 0,
+        "dead_letters": 0,
+    }
+
+
+def test_dead_letters_of_a_group_are_counted(orders: Command, data_dir: str):
+    with strandline.open(data_dir) as store:
+        group = store.group("orders", "billing", deliveries_max=1)
+        (delivery,) = group.join("w1").read()
+        delivery.nack()
+
+    shown = orders("group", "show", "orders", "billing", "--output", "json").json
+
+    assert (shown["dead_letters"], shown["lag"]) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "lag"),
+    [
+        (["--to", "earliest"], 5),
+        (["--to", "latest"], 0),
+        (["--to", "5"], 1),
+        (["--at", "2020-01-01T00:00:00Z"], 5),
+        (["--at", "2100-01-01T00:00:00Z"], 0),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_group_goes_on_where_it_is_told(orders: Command, data_dir: str, options, lag: int):
+    answer = orders("group", "seek", "orders", "billing", *options, "--output", "json")
+
+    with strandline.open(data_dir) as store:
+        member = store.group("orders", "billing").join("w1")
+        assert len(member.read(max=10)) == lag
+    assert answer.json["lag"] == lag
+
+
+def test_looking_works_beside_the_writer_and_moving_does_not(orders: Command, data_dir: str):
+    with strandline.open(data_dir) as store:
+        member = store.group("orders", "billing").join("w1")
+        member.ack_many(member.read())
+        store.sync()
+        shown = orders("group", "show", "orders", "billing", "--output", "json")
+        listed = orders("group", "list")
+        moved = orders("group", "seek", "orders", "billing", "--to", "1")
+
+    assert shown.json["lag"] == 2
+    assert (listed.code, moved.code) == (0, LOCKED)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "message", "hint"),
+    [
+        (["list", "ordes"], "no topic 'ordes'", "did you mean 'orders'?"),
+        (["show", "ordes", "billing"], "no topic 'ordes'", "did you mean 'orders'?"),
+        (["show", "orders", "biling"], "no group 'biling'", "did you mean 'billing'?"),
+        (["show", "orders", "zzz"], "no group 'zzz'", "strandline group list orders"),
+        (["show", "logs", "zzz"], "no group 'zzz'", "a group is made when its first member joins"),
+        (["seek", "orders", "biling", "--to", "1"], "no group 'biling'", "'billing'"),
+        (["seek", "orders", "billing"], "say where to go on", "--help"),
+        (["seek", "orders", "billing", "--to", "1", "--at", "1"], "say where", "--help"),
+        (["seek", "orders", "billing", "--to", "lates"], "'lates'", "did you mean 'latest'?"),
+        (["seek", "orders", "billing", "--to", "9"], "seq 9 is not in the topic", "--help"),
+        (["seek", "orders", "billing", "--at", "noon"], "'noon' is not a time", "--help"),
+        (["sek", "orders", "billing"], '"sek"', 'did you mean "seek"?'),
+    ],
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
+)
+def test_a_wrong_request_is_two_lines(orders: Command, tokens, message: str, hint: str):
+    orders("append", "logs", "x")
+
+    answer = orders("group", *tokens)
+
+    first, second = answer.err.splitlines()
+    assert answer.code == WRONG_USE
+    assert message in first
+    assert hint in second
