@@ -8,8 +8,6 @@ the log, and folding again, after each of which all that can be seen is the same
 from __future__ import annotations
 
 import math
-from itertools import pairwise
-from typing import NamedTuple
 
 import pytest
 from hypothesis import settings
@@ -19,6 +17,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from strandline.errors import Invalid
 from strandline.settings import ViewSettings
 from tests.unit.store.world import World
+from tests.unit.views.metrics.metrics_model import (
+    Column,
+    Outcomes,
+    aggregated,
+    line_of,
+    tags_in_order,
+)
 from tests.unit.views.metrics.metrics_world import (
     NAME,
     SECOND,
@@ -37,15 +42,8 @@ FLOATS = st.sampled_from((0.0, -0.0, 0.5, -2.25, 1e-3, 3.0, 1e17))
 INTS = st.sampled_from((0, 1, -1, 7, 100, 2**40, -(2**62), 2**62))
 VALUES = {"load": FLOATS, "jobs": INTS, "up": st.booleans()}
 AGGREGATES = ("avg", "sum", "count", "min", "max", "first", "last", "rate", "percentile(25)")
+MADE = ("sum", "count", "last", "percentile(25)")
 WIDTHS = st.sampled_from((None, 7, 50, 1000))
-
-
-class Column(NamedTuple):
-    """One field of one series, in the model."""
-
-    host: str
-    zone: str
-    field: str
 
 
 ROWS = st.tuples(
@@ -75,7 +73,8 @@ class MetricsMachine(RuleBasedStateMachine):
         self.base = self.world.clock.now_us() * 1000 // SECOND * SECOND
         self.points: dict[Column, dict[int, float | int | bool]] = {}
         self.floor = -math.inf
-        self.keeps = False
+        self.made_by = None
+        self.made: dict[tuple[str, str], Outcomes] = {}
         self.ignored = 0
         self._open()
 
@@ -102,11 +101,11 @@ class MetricsMachine(RuleBasedStateMachine):
 
     def columns(self, field: str) -> list[Column]:
         found = [column for column in self.points if column.field == field]
-        return sorted(found, key=_tags)
+        return sorted(found, key=tags_in_order)
 
     @rule(rows=st.lists(ROWS, min_size=1, max_size=30))
     def write_lines(self, rows):
-        text = "\n".join(_line(row, values, self.at(row[3])) for row, values in rows)
+        text = "\n".join(line_of(row, values, self.at(row[3])) for row, values in rows)
         if self.is_refused(rows):
             with pytest.raises(Invalid, match="too old"):
                 self.metrics.write_lines(text)
@@ -159,7 +158,7 @@ class MetricsMachine(RuleBasedStateMachine):
 
     @rule(rows=st.lists(ROWS, min_size=1, max_size=8))
     def append_a_plain_record(self, rows):
-        text = "\n".join(_line(row, values, self.at(row[3])) for row, values in rows)
+        text = "\n".join(line_of(row, values, self.at(row[3])) for row, values in rows)
         self.world.store.topic(NAME).append(text.encode())
         self.put(rows)
 
@@ -177,7 +176,7 @@ class MetricsMachine(RuleBasedStateMachine):
 
         with pytest.raises(Invalid, match="nothing was written"):
             self.metrics.write("m", {"zone": "x"}, {field: value}, self.at(second))
-        text = _line(("", "x", (), second), {field: value}, self.at(second))
+        text = line_of(("", "x", (), second), {field: value}, self.at(second))
         self.world.store.topic(NAME).append(text.encode())
 
         assert digest(self.world.store) == before
@@ -191,7 +190,7 @@ class MetricsMachine(RuleBasedStateMachine):
         answer = self.metrics.read("m", field, first=low, next=high)
 
         expected = [
-            (_tags(column), at, value)
+            (tags_in_order(column), at, value)
             for column in self.columns(field)
             for at, value in self.live(column, low, high)
         ]
@@ -217,53 +216,76 @@ class MetricsMachine(RuleBasedStateMachine):
             bounds = {"first": self.at(first), "next": self.at(first + size)}
         tags = {} if zone is None else {"zone": zone}
 
-        answer = self.metrics.aggregate(
-            "m", how, field, window=width and width * SECOND, by=by, tags=tags, **bounds
-        )
+        chosen = {
+            column: self.live(column, bounds.get("first", -math.inf), bounds.get("next", math.inf))
+            for column in self.columns(field)
+            if zone in (None, column.zone)
+        }
+        expected = aggregated(chosen, how, width, by)
+        asked = {"window": width and width * SECOND, "by": by, "tags": tags, **bounds}
+        if _fitting(how, expected) != expected:
+            with pytest.raises(Invalid, match="does not fit"):
+                self.metrics.aggregate("m", how, field, **asked)
+            return
 
-        expected = self._aggregated(field, how, width, by, zone, bounds)
-        found = {(tuple(sorted(row.tags.items())), row.at): row.value for row in answer}
-        assert found.keys() == expected.keys()
-        for key, value in expected.items():
-            assert found[key] == pytest.approx(+value, rel=1e-9, abs=1e-6), key
+        answer = self.metrics.aggregate("m", how, field, **asked)
 
-    def _aggregated(self, field, how, width, by, zone, bounds):
-        groups: dict[tuple, dict[int, dict[Column, list]]] = {}
-        for column in self.columns(field):
-            if zone is not None and column.zone != zone:
-                continue
-            tags = dict(_tags(column))
-            chosen = tags if by == "*" else {tag: tags.get(tag, "") for tag in by}
-            group = groups.setdefault(tuple(sorted(chosen.items())), {})
-            for at, value in self.live(
-                column, bounds.get("first", -math.inf), bounds.get("next", math.inf)
-            ):
-                window = 0 if width is None else at // (width * SECOND)
-                group.setdefault(window, {}).setdefault(column, []).append((at, value))
-        outcome = {}
-        for tags, windows in groups.items():
-            for window, columns in windows.items():
-                value = _outcome(how, columns)
-                if value is not None:
-                    at = _first_at(how, columns) if width is None else window * width * SECOND
-                    outcome[tags, at] = value
-        return outcome
+        _assert_alike(answer, expected)
 
     @rule(seconds=st.integers(1, 500))
     def keep(self, seconds):
         self.metrics.keep("m", f"{seconds}s")
-        self.keeps = True
+
+    @rule(
+        width=st.sampled_from((5, 20, 60)),
+        by=st.sampled_from(("*", ("zone",))),
+        delay=st.sampled_from((0, 3)),
+    )
+    def downsample(self, width, by, delay):
+        self.metrics.downsample(
+            "m", into="n", window=f"{width}s", aggregates=MADE, by=by, delay=delay * SECOND
+        )
+        self.made_by = width, by, delay
+
+    @rule()
+    def stop_downsampling(self):
+        self.metrics.stop_downsampling("n")
+        self.made_by = None
+
+    def _make(self, now_ns: int) -> None:
+        """What is due of the other measurement is made of all points that there are."""
+        if self.made_by is None:
+            return
+        width, by, delay = self.made_by
+        complete = (now_ns - delay * SECOND) // (width * SECOND) * width * SECOND
+        for field in FIELDS:
+            columns = {
+                column: self.live(column, -math.inf, complete) for column in self.columns(field)
+            }
+            for how in MADE:
+                found = _fitting(how, aggregated(columns, how, width, by))
+                self.made.setdefault((field, how), {}).update(found)
+
+    @rule()
+    def read_what_was_made(self):
+        for (field, how), expected in self.made.items():
+            if expected:
+                _assert_alike(self.metrics.read("n", f"{field}_{_label(how)}"), expected)
 
     @rule(second=st.integers(0, 900))
-    def retain(self, second):
+    def run_once(self, second):
         self.world.clock.advance(max(0, self.at(second) / 1e9 - self.world.clock.now_us() / 1e6))
         now_ns = self.world.clock.now_us() * 1000
-        keep_ns = [rule.keep_ns for rule in self.metrics.rules()]
+        keep_ns = [rule.keep_ns for rule in self.metrics.rules() if hasattr(rule, "keep_ns")]
         before = self.floor
+        self._make(now_ns)
 
         self.metrics.run_once()
 
         self._take_floor()
+        if self.made_by is not None and keep_ns:
+            assert self.floor <= max(before, now_ns - keep_ns[0])
+            return
         if keep_ns:
             assert self.floor in (before, now_ns - keep_ns[0])
             old = [at for points in self.points.values() for at in points if at >= self.floor]
@@ -279,10 +301,11 @@ class MetricsMachine(RuleBasedStateMachine):
     @rule()
     def checkpoint(self):
         before = digest(self.world.store)
+        self._make(self.world.clock.now_us() * 1000)
 
-        self.world.store.checkpoint()
+        self.world.store.checkpoint()  # which lets the view apply its rules
 
-        if not self.keeps:
+        if not self.metrics.rules():
             assert digest(self.world.store) == before
         self._take_floor()
 
@@ -315,14 +338,16 @@ class MetricsMachine(RuleBasedStateMachine):
         if not hasattr(self, "metrics"):
             return
         alive = [column for column in self.points if self.live(column)]
-        expected = sorted({_tags(column) for column in alive})
+        expected = sorted({tags_in_order(column) for column in alive})
         found = [tuple(sorted(tags.items())) for tags in self.metrics.series("m")]
         assert sorted(found) == expected
-        report = self.metrics.cardinality()
+        report = self.metrics.cardinality().measurements.get("m")
+        if report is None:
+            assert expected == []
+            return
         assert report.series == len(expected)
-        if expected:
-            hosts = {column.host for column in alive if column.host}
-            assert report.measurements["m"].tags.get("host", 0) == len(hosts)
+        hosts = {column.host for column in alive if column.host}
+        assert report.tags.get("host", 0) == len(hosts)
 
     def teardown(self):
         if hasattr(self, "metrics"):
@@ -333,60 +358,24 @@ class MetricsMachine(RuleBasedStateMachine):
             self.world.store.close()
 
 
-def _tags(column: Column) -> tuple[tuple[str, str], ...]:
-    tags = {"zone": column.zone}
-    if column.host:
-        tags["host"] = column.host
-    return tuple(sorted(tags.items()))
+def _assert_alike(answer, expected: Outcomes) -> None:
+    found = {(tuple(sorted(row.tags.items())), row.at): row.value for row in answer}
+    assert found.keys() == expected.keys()
+    for key, value in expected.items():
+        assert found[key] == pytest.approx(+value, rel=1e-9, abs=1e-6), key
 
 
-def _line(row, values, at: int) -> str:
-    host, zone = row[0], row[1]
-    head = f"m,host={host},zone={zone}" if host else f"m,zone={zone}"
-    return f"{head} {','.join(f'{name}={_raw(value)}' for name, value in values.items())} {at}"
-
-
-def _raw(value) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "F"
-    return f"{value}i" if isinstance(value, int) else repr(value)
-
-
-def _first_at(how: str, columns) -> int:
-    several = [points for points in columns.values() if how != "rate" or len(points) > 1]
-    return min(points[0][0] for points in several)
-
-
-def _outcome(how: str, columns):
-    """The plainest way to say what an aggregate is."""
-    if how == "rate":
-        rates = [_rate(points) for points in columns.values() if len(points) > 1]
-        return sum(rates) if rates else None
-    ranked = sorted(columns.items(), key=lambda item: _tags(item[0]))
-    together = [
-        (at, rank, value) for rank, (_, points) in enumerate(ranked) for at, value in points
-    ]
-    values = sorted(value for _, _, value in together)
-    if how.startswith("percentile"):
-        rank = 0.25 * (len(values) - 1)
-        low = values[math.floor(rank)]
-        return low + (values[math.ceil(rank)] - low) * (rank - math.floor(rank))
+def _fitting(how: str, outcomes: Outcomes) -> Outcomes:
+    """Without sums that an int64 cannot hold."""
     return {
-        "avg": lambda: math.fsum(values) / len(values),
-        "sum": lambda: sum(values) if isinstance(values[0], int) else math.fsum(values),
-        "count": lambda: len(values),
-        "min": lambda: values[0],
-        "max": lambda: values[-1],
-        "first": lambda: min(together)[2],
-        "last": lambda: max(together)[2],
-    }[how]()
+        key: value
+        for key, value in outcomes.items()
+        if how != "sum" or isinstance(value, float) or -(2**63) <= value < 2**63
+    }
 
 
-def _rate(points) -> float:
-    rise = 0.0
-    for (_, before), (_, value) in pairwise(points):
-        rise += value if value < before else value - before
-    return rise / ((points[-1][0] - points[0][0]) / SECOND)
+def _label(how: str) -> str:
+    return "p25" if how == "percentile(25)" else how
 
 
 TestMetrics = MetricsMachine.TestCase

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from strandline.views.metrics.catalogue import Field, Measurement
 from strandline.views.metrics.fold import MetricsFold
 from strandline.views.metrics.kinds import AT_MIN, INT64_MAX, Ints, from_bits
 from strandline.views.metrics.names import tags_of
-from strandline.views.metrics.reading import Part, Stretch
+from strandline.views.metrics.reading import Stretch
 from strandline.views.metrics.series import Matcher
 from strandline.views.metrics.windows import Groups, outcome, usable_width
 
@@ -64,13 +64,21 @@ def aggregated(
     *,
     width: int | None,
     by: Sequence[str],
+    unfit: Literal["refused", "left out"] = "refused",
 ) -> list[Answer]:
-    """What the points come to, for each aggregate."""
+    """What the points come to, for each aggregate. A sum of integers may not fit into one."""
     found = _find(fold, question)
     usable = {usable_width(aggregate, width) for aggregate in aggregates}
     parts = list(fold.reader.parts(found.stretch, usable=None if None in usable else usable.pop()))
     named, groups = _grouped(found, by)
-    return [_answer(parts, found.field, each, named, groups, width) for each in aggregates]
+    answers = []
+    for each in aggregates:
+        made = outcome(parts, found.field.kind, each, groups, width)
+        if unfit == "refused":
+            made.checked()
+        name = f"{found.field.name}_{each.label}"
+        answers.append(Answer(name, named, made.group, made.at, made.values))
+    return answers
 
 
 def first_of_each(answer: Answer, limit: int) -> Answer:
@@ -109,18 +117,6 @@ def _find(fold: MetricsFold, question: Question) -> _Found:
     series = measurement.series.match(question.matchers)
     first = max(question.first, measurement.floor)
     return _Found(measurement, field, Stretch(field.number, series, first, question.next))
-
-
-def _answer(
-    parts: list[Part],
-    field: Field,
-    aggregate: Aggregate,
-    named: Sequence[dict[str, str]],
-    groups: Groups,
-    width: int | None,
-) -> Answer:
-    found = outcome(parts, field.kind, aggregate, groups, width)
-    return Answer(f"{field.name}_{aggregate.label}", named, found.group, found.at, found.values)
 
 
 def _grouped(found: _Found, by: Sequence[str]) -> tuple[Sequence[dict[str, str]], Groups]:

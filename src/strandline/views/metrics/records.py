@@ -22,9 +22,9 @@ from strandline.errors import Corrupt, Invalid
 from strandline.views.metrics.batch import Table, cut, decode, encode
 from strandline.views.metrics.lines import parse
 from strandline.views.metrics.rules import Downsample, Keep, Progress, Removed, Rule
-from strandline.views.view import Draft
+from strandline.views.view import MARKS, Draft
 
-MARK = b"\x00mx"
+MARK = MARKS["metrics"]
 POINTS = MARK + b"p"
 MADE = MARK + b"d"
 RULE = MARK + b"r"

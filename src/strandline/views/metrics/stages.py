@@ -48,7 +48,7 @@ def aggregate(
     points = Points(answer.group, answer.at, to_bits(values, kind)) if len(values) else no_points()
     named, groups = _regrouped(answer, by or ())
     part = Part(points, np.empty(0, dtype=ENTRY))
-    found = outcome([part], kind, how, groups, width)
+    found = outcome([part], kind, how, groups, width).checked()
     name = f"{answer.name}_{how.label}"
     return Answer(name, named, found.group, found.at, found.values)
 

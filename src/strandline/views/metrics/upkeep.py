@@ -148,7 +148,9 @@ def _tables(
     for name in sorted(source.fields):
         question = Question(source.name, name, (), first, following)
         by = EACH if rule.by is None else rule.by
-        found = asking.aggregated(fold, question, aggregates, width=rule.window_ns, by=by)
+        found = asking.aggregated(
+            fold, question, aggregates, width=rule.window_ns, by=by, unfit="left out"
+        )
         for aggregate, answer in zip(aggregates, found, strict=True):
             kind = aggregate.kind(source.fields[name].kind)
             table = _table(fold, rule, field_made(name, aggregate), kind, answer)

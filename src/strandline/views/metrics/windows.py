@@ -49,6 +49,14 @@ class Outcome(NamedTuple):
     group: Ints
     at: Ints
     values: Values
+    unfit: int = 0
+    """Sums that are left out: they do not fit into an int64."""
+
+    def checked(self) -> Outcome:
+        """The outcome itself, if it is whole."""
+        if self.unfit:
+            raise Invalid("a sum does not fit into an int64: ask for avg, or for shorter windows")
+        return self
 
 
 class _Sums(NamedTuple):
@@ -87,7 +95,8 @@ def _outcome(
         return _rates(points, kind, aggregate.per_ns, groups, width)
     pieces = [sums for part in parts for sums in _sums_of(part, kind, width)]
     if not pieces:
-        return Outcome(*[np.empty(0, dtype="<i8")] * 3)
+        nothing = np.empty(0, dtype="<i8")
+        return Outcome(nothing, nothing, nothing)
     together = _Sums(*map(np.concatenate, zip(*pieces, strict=True)))
     return _together(together, kind, aggregate, groups, width)
 
@@ -170,7 +179,7 @@ def _together(
         elif name == "avg":
             values = _as_floats(total, rest, kind) / count
         else:
-            values = total if kind is Kind.FLOAT else _as_ints(total, rest)
+            return _summed(Outcome(group[starts], at, total), rest, kind)
     return Outcome(group[starts], at, values)
 
 
@@ -258,11 +267,14 @@ def _halves(values: Values, kind: Kind) -> tuple[Values, Ints]:
     return values >> _HALF, values & _LOW
 
 
-def _as_ints(total: Ints, rest: Ints) -> Ints:
-    total = total + (rest >> _HALF)
-    if len(total) and (int(total.max()) >= 1 << 31 or int(total.min()) < -(1 << 31)):
-        raise Invalid("a sum does not fit into an int64: ask for avg, or for shorter windows")
-    return (total << _HALF) | (rest & _LOW)
+def _summed(found: Outcome, rest: Ints, kind: Kind) -> Outcome:
+    """Sums of integers out of their halves, those that fit."""
+    if kind is Kind.FLOAT:
+        return found
+    high = found.values + (rest >> _HALF)
+    fits = (high < 1 << (_HALF - 1)) & (high >= -(1 << (_HALF - 1)))
+    values = (high[fits] << _HALF) | (rest[fits] & _LOW)
+    return Outcome(found.group[fits], found.at[fits], values, len(fits) - int(fits.sum()))
 
 
 def _as_floats(total: Values, rest: Ints, kind: Kind) -> Values:
