@@ -8,7 +8,7 @@ INSTALLED := .venv/installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check crash bench venv strace java services clean
+.PHONY: help demo test check crash bench venv strace java peers services clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name text; do \
@@ -29,7 +29,7 @@ check: $(INSTALLED) ## lint, format, types, import contracts
 crash: $(INSTALLED) strace ## the long tests: kill loops and power cuts
 	STRANDLINE_CRASH=long $(BIN)/python -m pytest -q -m "crash or slow" $(ARGS)
 
-bench: $(INSTALLED) java ## measure; compare two runs of the same machine only
+bench: $(INSTALLED) java peers ## measure; compare two runs of the same machine only
 	@$(BIN)/python -m bench $(ARGS)
 
 venv: $(INSTALLED) ## make .venv and install everything into it
@@ -59,6 +59,15 @@ java:
 		export DEBIAN_FRONTEND=noninteractive && apt-get update -qq >/dev/null && \
 		apt-get install -y -qq --no-install-recommends openjdk-17-jre-headless >/dev/null; } || \
 		echo "Java is not installed: what needs Spark will skip"
+
+# What the benchmarks compare us with. Without redis-server its figures are left out.
+peers: $(INSTALLED)
+	@$(BIN)/python -m pip install -qq --editable '.[bench]'
+	@command -v redis-server >/dev/null 2>&1 || { \
+		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && echo "Installing redis-server" && \
+		export DEBIAN_FRONTEND=noninteractive && apt-get update -qq >/dev/null && \
+		apt-get install -y -qq --no-install-recommends redis-server >/dev/null; } || \
+		echo "redis-server is not installed: its figures will be left out"
 
 # Object stores for tests/integration: Azurite through npm, Ceph through apt.
 services: $(INSTALLED)
