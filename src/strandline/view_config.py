@@ -66,6 +66,15 @@ class SeriesConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """How far behind the newest record of all sources is kept, in the unit of ``at``; 0 keeps all.
     One record from the far future therefore ends all others."""
 
+    inline_bytes: int = 256
+    """Payloads up to this size are kept with the index too, so that one source of many is read
+    without visiting the log. They take disk a second time, compressed, and memory until they are in
+    a block: then fewer points of a source wait there to be put in order. 0 keeps none."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.inline_bytes <= 4096:
+            raise Invalid(f"inline_bytes is {self.inline_bytes}: give from 0 to 4096")
+
 
 class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Measurements with tags and numeric fields."""

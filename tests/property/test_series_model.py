@@ -15,6 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from strandline.errors import Invalid
 from strandline.settings import ViewSettings
+from strandline.views.series.source import memory_of
+from strandline.views.series.values import Point
 from tests.unit.store.world import World
 from tests.unit.views.series.series_world import NAME, host_of, open_series, rebuild
 
@@ -22,6 +24,8 @@ SOURCES = (0, "bus", b"tram", "ship")
 NAMES = (b"0", b"bus", b"tram", b"ship")
 OFFSETS = st.integers(-60, 200)
 LIMITS = st.sampled_from((0, 0, 1, 3, 1000))
+SIZES = st.sampled_from((0, 1, 3, 40, 500))
+"""How often a few bytes are repeated: nothing, what is kept with the index, and what is not."""
 SOME = st.lists(st.sampled_from(range(4)), unique=True, max_size=4)
 
 
@@ -42,12 +46,18 @@ class SeriesMachine(RuleBasedStateMachine):
         durability=st.sampled_from(("disk", "fsync")),
         retention=st.sampled_from((0, 0, 150)),
         level=st.sampled_from((0, 0, 1)),
+        inline_bytes=st.sampled_from((256, 256, 4, 0)),
     )
-    def begin(self, jitter, durability, retention, level):
+    def begin(self, jitter, durability, retention, level, inline_bytes):
         self.world = World(views=ViewSettings(memory_bytes=32 << 20))
         self.level = level
         self.retention = retention
-        self.options = {"jitter": jitter, "retention": retention, "durability": durability}
+        self.options = {
+            "jitter": jitter,
+            "retention": retention,
+            "durability": durability,
+            "inline_bytes": inline_bytes,
+        }
         self.series = open_series(self.world.store, level=level, **self.options)
         self.base = self.world.clock.now_us()
         self.points: dict[bytes, list[Known]] = {name: [] for name in NAMES}
@@ -71,10 +81,15 @@ class SeriesMachine(RuleBasedStateMachine):
     def refuses(self, at: int) -> bool:
         return self.floor is not None and at < self.floor
 
-    @rule(which=st.sampled_from(range(4)), offset=OFFSETS, version=st.sampled_from((0, 0, 3)))
-    def append(self, which, offset, version):
+    @rule(
+        which=st.sampled_from(range(4)),
+        offset=OFFSETS,
+        version=st.sampled_from((0, 0, 3)),
+        size=SIZES,
+    )
+    def append(self, which, offset, version, size):
         at = self.base + offset
-        payload = b"%d" % offset
+        payload = b"%d" % offset * size
         if self.refuses(at):
             with pytest.raises(Invalid, match="before the floor"):
                 self.series.append(SOURCES[which], at, payload, version=version)
@@ -89,10 +104,15 @@ class SeriesMachine(RuleBasedStateMachine):
         step=st.integers(-2, 4),
         count=st.integers(1, 90),
         together=st.booleans(),
+        sizes=st.lists(SIZES, min_size=1, max_size=3),
     )
-    def append_a_burst(self, which, offset, step, count, together):
+    def append_a_burst(self, which, offset, step, count, together, sizes):
         batch = [
-            (SOURCES[(which + n) % 4 if together else which], self.base + offset + n * step, b"b")
+            (
+                SOURCES[(which + n) % 4 if together else which],
+                self.base + offset + n * step,
+                b"%d" % n * sizes[n % len(sizes)],
+            )
             for n in range(count)
         ]
         if any(self.refuses(at) for _, at, _ in batch):
@@ -145,17 +165,17 @@ class SeriesMachine(RuleBasedStateMachine):
     @rule(wanted=SOME, first=OFFSETS, stop=st.integers(1, 300), limit=LIMITS)
     def visit(self, wanted, first, stop, limit):
         start = self.base + first
-        seen: list[int] = []
+        seen: list[Point] = []
 
         count = self.series.visit(
-            lambda point: seen.append(point.seq) or len(seen) < stop,
+            lambda point: seen.append(point) or len(seen) < stop,
             [SOURCES[n] for n in wanted],
             start,
             limit=limit,
         )
 
-        expected = [point.seq for n in wanted for point in self.live(n, start, None, limit)]
-        assert seen == expected[:stop]
+        expected = [point for n in wanted for point in self.live(n, start, None, limit)]
+        assert _known(seen) == expected[:stop]
         assert count == len(seen)
 
     @rule()
@@ -259,8 +279,10 @@ class SeriesMachine(RuleBasedStateMachine):
         statistics = self.series.statistics()
         alive = sum(len(self.live(n)) for n in range(4))
         with host_of(self.world.store).reading() as fold:
-            tails = sum(len(source.ats) for source in fold.sources.hot.values())
-            assert fold.sources.tail_points == tails
+            tails = fold.sources.hot.values()
+            assert fold.sources.tail_points == sum(len(source.ats) for source in tails)
+            kept = sum(sum(memory_of(source.payloads)) for source in tails)
+            assert fold.sources.payload_bytes == kept
         assert statistics.refused == self.refused
         assert statistics.floor == self.floor
         assert alive <= statistics.points <= sum(map(len, self.points.values()))
@@ -268,8 +290,9 @@ class SeriesMachine(RuleBasedStateMachine):
     @invariant()
     def no_live_record_has_left_the_log(self):
         if hasattr(self, "series"):
-            wanted = [point.seq for n in range(4) for point in self.live(n)]
-            assert len(self.topic.pick(wanted)) == len(wanted)
+            wanted = sorted((p.seq, p.payload) for n in range(4) for p in self.live(n))
+            records = self.topic.pick([seq for seq, _ in wanted]).records
+            assert [(record.seq, record.data) for record in records] == wanted
 
     def teardown(self):
         if hasattr(self, "series"):

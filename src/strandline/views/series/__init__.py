@@ -1,7 +1,7 @@
 """Time series: records by source and time, in whatever order they come.
 
 meta.py                      what a record says of itself: at, version, route
-block.py                     points packed; pure
+block.py payloads.py         points packed, with small payloads; pure
 source.py sources.py         what is known of one source, and of all: the newest in memory
 tuning.py pending.py         how far apart index entries are, and those that wait for the map
 index.py                     blocks and late arrivals of all sources, in two ordered maps

@@ -1,7 +1,9 @@
 """The fold of a series: points in, selections out. Owned by one thread.
 
 What it keeps: of every source the newest point and a tail (source.py), the index of the rest
-(index.py), the floor, and counts. Payloads stay in the log.
+(index.py), the floor, and counts. Payloads of at most ``inline_bytes`` are kept with their points,
+so that a source is read from its own blocks; they are copies of what the log has. Others stay
+there.
 
 Points before the floor are invisible from the record on that raised it. Their index entries go
 later, step by step (sweep.py), and their seqs wait in ``gone`` until the log has let them go.
@@ -19,7 +21,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from pyroaring import BitMap64
@@ -29,7 +31,7 @@ from strandline.reservoir.map.map import PagedMap
 from strandline.reservoir.session import Session
 from strandline.view_config import SeriesConfig
 from strandline.views.series.block import Bounds, Points
-from strandline.views.series.index import Index
+from strandline.views.series.index import Index, LatePoint
 from strandline.views.series.meta import (
     AT_MAX,
     AT_MIN,
@@ -42,7 +44,8 @@ from strandline.views.series.meta import (
     Found,
     points_of,
 )
-from strandline.views.series.source import Source
+from strandline.views.series.payloads import Payload
+from strandline.views.series.source import BLOCK_BYTES, Source, memory_of
 from strandline.views.series.sources import Sources
 from strandline.views.view import Rows, World
 
@@ -53,10 +56,9 @@ _RECOUNT_EVERY = 1024
 _LOOK = 8
 _PART = 65_536
 """Points of which a digest is made together."""
+_FULL_BYTES = 2 * BLOCK_BYTES
+"""Memory of the payloads of a tail that makes blocks of its first half."""
 _HEAD = struct.Struct("<qQ")
-
-LatePoint = tuple[int, int, int, int]
-"""Number of the source, at, seq, kind."""
 
 
 class Counts(msgspec.Struct, array_like=True):
@@ -150,7 +152,7 @@ class SeriesFold:
             assert found is not None, "a source that was just named"
             digest.update(_HEAD.pack(len(name), 0) + name)
             digest.update(_HEAD.pack(found.max_at, found.max_seq))
-            for ats, seqs, kinds in self._in_parts(found):
+            for ats, seqs, kinds, _ in self._in_parts(found):
                 digest.update(_HEAD.pack(len(ats), 0))
                 digest.update(struct.pack(f"<{len(ats)}q", *ats))
                 digest.update(struct.pack(f"<{len(seqs)}Q", *seqs))
@@ -168,15 +170,17 @@ class SeriesFold:
         found = self.sources.find(name)
         return AT_MIN if found is None else found.max_at
 
-    def select(self, name: bytes, bounds: Bounds, limit: int = 0) -> Points:
+    def select(
+        self, name: bytes, bounds: Bounds, limit: int = 0, *, payloads: bool = True
+    ) -> Points:
         """The live points of a source within bounds, the first so many; 0 is all."""
         found = self.sources.look(name)
         if found is None or found.max_at < bounds.first_at or found.max_at < self.floor:
-            return Points([], [], [])
+            return Points([], [], [], [])
         self._tick(_LOOK)
         if bounds.first_at < self.floor:
             bounds = Bounds(self.floor, 0, bounds.last_at)
-        return self.index.select(found, bounds, limit)
+        return self.index.select(found, bounds, limit, payloads=payloads)
 
     def names(self, start: int, end: int) -> list[bytes]:
         """Sources that may have live points between two ats, both included, in order."""
@@ -184,15 +188,26 @@ class SeriesFold:
         heads = self.sources.heads()
         return sorted(name for name, head in heads if head.max_at >= start and head.oldest <= end)
 
-    def newest_of(self, name: bytes) -> int | None:
-        """The seq of a source's newest live point."""
+    def newest_of(self, name: bytes) -> Points:
+        """The newest live point of a source; nothing when there is none."""
         found = self.sources.look(name)
-        return None if found is None or found.max_at < self.floor else found.max_seq
+        if found is None or found.max_at < self.floor:
+            return Points([], [], [], [])
+        self._tick(_LOOK)
+        return self.index.select(found, Bounds(found.max_at, found.max_seq, found.max_at))
 
-    def newest_of_all(self) -> dict[bytes, int]:
-        """The same of every source that has one."""
-        heads = self.sources.heads()
-        return {name: head.max_seq for name, head in heads if head.max_at >= self.floor}
+    def newest_of_all(self) -> tuple[dict[bytes, Points], dict[bytes, int]]:
+        """The same of every source that has one in memory; of the others its seq."""
+        known: dict[bytes, Points] = {}
+        seqs: dict[bytes, int] = {}
+        for name, head in self.sources.heads():
+            if head.max_at < self.floor:
+                continue
+            if head.ats:
+                known[name] = head.within(Bounds(head.max_at, head.max_seq, head.max_at))
+            else:
+                seqs[name] = head.max_seq
+        return known, seqs
 
     def evict(self, wanted: int) -> int:
         """Free about so many bytes of memory; how many it were."""
@@ -219,7 +234,7 @@ class SeriesFold:
         """All live points of a source, so many at a time that it makes no difference to memory."""
         bounds = Bounds(self.floor, 0, AT_MAX)
         while True:
-            part = self.index.select(source, bounds, _PART)
+            part = self.index.select(source, bounds, _PART, payloads=False)
             yield part
             if len(part.seqs) < _PART:
                 return
@@ -231,7 +246,9 @@ class SeriesFold:
         routes = [0, 0, 0]
         sources, tuning = self.sources, self.index.tuning
         hot, full = sources.hot, 2 * tuning.spacing
-        for seq, name, at, given in zip(*found[:4], strict=True):
+        payloads = small(found.data, self.config.inline_bytes)
+        sizes = memory_of(payloads)
+        for seq, name, at, given, payload, size in zip(*found[:4], payloads, sizes, strict=True):
             source = hot.get(name)
             if source is None:
                 source = sources.find_or_make(name)
@@ -246,18 +263,21 @@ class SeriesFold:
                 source.oldest = min(source.oldest, at)
                 if at < source.end:
                     source.late += 1
-                    late.append((source.number, at, seq, kind))
+                    late.append((source.number, at, seq, kind, payload))
                     continue
                 source.ordered = False
             source.ats.append(at)
             source.seqs.append(seq)
             source.kinds.append(kind)
-            if len(source.ats) >= full:
-                sources.seal(source, len(source.ats) - tuning.spacing)
+            source.payloads.append(payload)
+            source.payload_bytes += size
+            if len(source.ats) >= full or source.payload_bytes >= _FULL_BYTES:
+                sources.seal(source, len(source.ats) - min(len(source.ats) // 2, tuning.spacing))
                 full = 2 * tuning.spacing
         self.index.add_late(late)
         self.newest = max(self.newest, *found.ats)
         self._count(routes, len(late))
+        sources.payload_bytes += sum(sizes) - sum(memory_of(point[4] for point in late))
 
     def _kind_of_plain(self, source: Source, at: int) -> int:
         self.counts.below_floor += at < self.floor
@@ -297,6 +317,16 @@ class Charged:
         else:
             self._share.release(self._size - size)
         self._size = size
+
+
+def small(payloads: Sequence[bytes], inline_bytes: int) -> list[Payload]:
+    """Those that are kept with their points, None in place of the others."""
+    if not inline_bytes:
+        return [None] * len(payloads)
+    if max(map(len, payloads)) <= inline_bytes and set(map(type, payloads)) == {bytes}:
+        return list(payloads)
+    # What is kept must not change with the caller's buffer.
+    return [bytes(each) if len(each) <= inline_bytes else None for each in payloads]
 
 
 def route_of(at: int, newest: int, jitter: int) -> int:

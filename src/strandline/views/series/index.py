@@ -2,7 +2,8 @@
 
     map      key                                   value
     blocks   number of the source, at, seq         points from there on (block.py)
-    late     number of the source, at, seq         kind of that point, 4 bytes
+    late     number of the source, at, seq         kind of that point, 4 bytes; with the highest bit
+                                                   set its payload follows, else it is in the log
 
 Keys are three numbers of 8 bytes, big-endian, the at shifted up by 2^63: so they sort as the
 numbers do, and the points of one source lie together, whatever else is in the topic.
@@ -19,23 +20,29 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 
 from pyroaring import BitMap64
 
 from strandline.reservoir.map.map import PagedMap
-from strandline.views.series.block import Bounds, Points, cut, pack, unpack
+from strandline.views.series.block import Bounds, Points, cut, extend, first, pack, unpack
 from strandline.views.series.meta import AT_MAX, AT_MIN
+from strandline.views.series.payloads import Payload
 from strandline.views.series.pending import Entry, Pending, Portion
 from strandline.views.series.source import Source
 from strandline.views.series.tuning import CAPACITY, Tuning
 
 _KEY = struct.Struct(">QQQ")
 _KIND = struct.Struct("<I")
+_FOLLOWS = 1 << 31
+"""In the kind of a late arrival: its payload follows."""
 _SHIFT = 1 << 63
 _SEQ_NEXT = (1 << 64) - 1
 """Above every seq."""
 _ALL = Bounds(AT_MIN, 0, AT_MAX)
+
+LatePoint = tuple[int, int, int, int, Payload]
+"""Number of the source, at, seq, kind, payload."""
 
 
 class Index:
@@ -51,16 +58,15 @@ class Index:
 
     def seal(self, source: Source, count: int) -> None:
         """Make blocks of the first points of a tail."""
-        source.order()
         while count > 0:
             if len(self.pending) >= CAPACITY:
                 self.full += 1
                 self.write_batch()
-            size = min(count, self.tuning.spacing)
-            ats, seqs, kinds = source.ats[:size], source.seqs[:size], source.kinds[:size]
-            key = key_of(source.number, ats[0], seqs[0])
-            self.pending.add(source.number, key, pack(ats, seqs, kinds))
-            source.end = ats[-1]
+            points = source.first(min(count, self.tuning.spacing))
+            size = len(points.ats)
+            key = key_of(source.number, points.ats[0], points.seqs[0])
+            self.pending.add(source.number, key, pack(*points))
+            source.end = points.ats[-1]
             source.blocks += 1
             source.dirty = True
             source.drop_first(size)
@@ -82,26 +88,31 @@ class Index:
         while self.pending:
             self.write_batch()
 
-    def add_late(self, points: list[tuple[int, int, int, int]]) -> None:
-        """Points as (number of the source, at, seq, kind)."""
+    def add_late(self, points: list[LatePoint]) -> None:
         if points:
             self._late.put_many(
-                (key_of(number, at, seq), _KIND.pack(kind)) for number, at, seq, kind in points
+                (key_of(number, at, seq), _pack_late(kind, payload))
+                for number, at, seq, kind, payload in points
             )
 
-    def select(self, source: Source, bounds: Bounds, limit: int = 0) -> Points:
-        """The points within bounds in order of (at, seq), at most so many; 0 is all."""
-        found = Points([], [], [])
-        for part in self._parts(source, bounds):
-            for column, more in zip(found, part, strict=True):
-                column.extend(more)
+    def select(
+        self, source: Source, bounds: Bounds, limit: int = 0, *, payloads: bool = True
+    ) -> Points:
+        """The points within bounds in order of (at, seq), at most so many; 0 is all.
+
+        Whoever needs no payloads says so, and may get them all the same where they cost nothing.
+        """
+        found = Points([], [], [], [])
+        for part in self._parts(source, bounds, payloads=payloads):
+            extend(found, part)
             if limit and len(found.ats) >= limit:
                 break
         if source.late:
             late = list(self._late_within(source.number, bounds, limit))
             if late:
+                # No two have the same seq, so payloads are not compared.
                 found = _columns(sorted([*zip(*found, strict=True), *late]))
-        return Points(*(column[:limit] for column in found)) if limit else found
+        return first(found, limit) if limit else found
 
     def drop_below(self, source: Source, floor: int, step: int, gone: BitMap64) -> bool:
         """Forget points before the floor, and add their seqs; False when there may be more: no more
@@ -110,7 +121,7 @@ class Index:
         self._write_of(source.number)
         blocks_done = self._drop_blocks(source, below, step, gone)
         late_done = self._drop_late(source, below, step, gone)
-        dead = cut(source.tail(), below).seqs
+        dead = source.within(below).seqs
         gone.update(dead)
         source.drop_first(len(dead))
         source.dirty = True
@@ -119,17 +130,17 @@ class Index:
         source.oldest = max(source.oldest, floor)
         return True
 
-    def _parts(self, source: Source, bounds: Bounds) -> Iterator[Points]:
+    def _parts(self, source: Source, bounds: Bounds, *, payloads: bool) -> Iterator[Points]:
         """What is in blocks, in the map and before it, then the tail."""
         if source.blocks and bounds.first_at <= source.end:
             pending = self.pending.of(source.number)
-            yield from self._in_map(source.number, bounds, pending)
-            for _, block in pending:
-                yield unpack(block, bounds)
+            in_map = self._in_map(source.number, bounds, pending)
+            for block in chain(in_map, (block for _, block in pending)):
+                yield unpack(block, bounds, payloads=payloads)
         if source.ats and bounds.last_at >= source.end:
-            yield cut(source.tail(), bounds)
+            yield source.within(bounds)
 
-    def _in_map(self, number: int, bounds: Bounds, pending: list[Entry]) -> Iterator[Points]:
+    def _in_map(self, number: int, bounds: Bounds, pending: list[Entry]) -> Iterator[bytes]:
         """From the last block that begins before the bounds, to the last that begins in them.
 
         Blocks that wait are behind all others of the source. A failed batch may have left some of
@@ -143,17 +154,17 @@ class Index:
             first = key
             break
         for _, block in self._blocks.range(first, following):
-            yield unpack(block, bounds)
+            yield block
 
     def _late_within(
         self, number: int, bounds: Bounds, limit: int
-    ) -> Iterator[tuple[int, int, int]]:
-        """(at, seq, kind) of late arrivals."""
+    ) -> Iterator[tuple[int, int, int, Payload]]:
+        """(at, seq, kind, payload) of late arrivals."""
         first = key_of(number, bounds.first_at, bounds.first_seq)
         found = self._late.range(first, key_of(number, bounds.last_at, _SEQ_NEXT))
         for key, value in islice(found, limit or None):
             _, shifted, seq = _KEY.unpack(key)
-            yield shifted - _SHIFT, seq, _KIND.unpack(value)[0]
+            yield shifted - _SHIFT, seq, *_unpack_late(value)
 
     def _drop_blocks(self, source: Source, below: Bounds, step: int, gone: BitMap64) -> bool:
         """One that the floor goes through is cut, and keeps its key: that is only a lower bound."""
@@ -163,13 +174,14 @@ class Index:
         )
         blocks = list(islice(begun, step))
         for key, block in blocks:
-            points = unpack(block, _ALL)
+            points = unpack(block, _ALL, payloads=False)
             dead = cut(points, below).seqs
             if len(dead) == len(points.seqs):
                 self._blocks.delete(key)
                 source.blocks -= 1
             elif dead:
-                self._blocks.put(key, pack(*(column[len(dead) :] for column in points)))
+                live = Bounds(below.last_at + 1, 0, AT_MAX)
+                self._blocks.put(key, pack(*unpack(block, live)))
             gone.update(dead)
         return len(blocks) < step
 
@@ -177,7 +189,7 @@ class Index:
         if not source.late:
             return True
         late = list(self._late_within(source.number, below, step))
-        for at, seq, _ in late:
+        for at, seq, _, _ in late:
             self._late.delete(key_of(source.number, at, seq))
             source.late -= 1
             gone.add(seq)
@@ -195,6 +207,15 @@ def key_of(number: int, at: int, seq: int) -> bytes:
     return _KEY.pack(number, at + _SHIFT, seq)
 
 
-def _columns(rows: list[tuple[int, int, int]]) -> Points:
-    ats, seqs, kinds = zip(*rows, strict=True)
-    return Points(list(ats), list(seqs), list(kinds))
+def _columns(rows: list[tuple[int, int, int, Payload]]) -> Points:
+    ats, seqs, kinds, payloads = zip(*rows, strict=True)
+    return Points(list(ats), list(seqs), list(kinds), list(payloads))
+
+
+def _pack_late(kind: int, payload: Payload) -> bytes:
+    return _KIND.pack(kind) if payload is None else _KIND.pack(kind | _FOLLOWS) + payload
+
+
+def _unpack_late(value: bytes) -> tuple[int, Payload]:
+    (kind,) = _KIND.unpack_from(value)
+    return (kind & ~_FOLLOWS, value[_KIND.size :]) if kind & _FOLLOWS else (kind, None)

@@ -91,6 +91,7 @@ class Found(NamedTuple):
     names: Sequence[bytes]
     ats: list[int]
     kinds: list[int]
+    data: Sequence[bytes]
     floors: list[Floor]
 
 
@@ -99,7 +100,7 @@ def points_of(rows: Rows) -> Found:
         columns = _columns(rows)
         if columns is not None:
             names = cast("Sequence[bytes]", rows.keys)  # every one of our points has a key
-            return Found(rows.seqs, names, *columns, [])
+            return Found(rows.seqs, names, *columns, rows.data, [])
     return _one_by_one(rows)
 
 
@@ -119,19 +120,20 @@ def _columns(rows: Rows) -> tuple[list[int], list[int]] | None:
 
 
 def _one_by_one(rows: Rows) -> Found:
-    points: list[tuple[int, bytes, int, int]] = []
+    points: list[tuple[int, bytes, int, int, bytes]] = []
     floors = []
-    for seq, ts, key, given in zip(rows.seqs, rows.stamps, rows.keys, rows.metas, strict=True):
+    for seq, ts, key, _, given, data in zip(*rows, strict=True):
         meta = decode(given)
         if meta is not None and meta.route == FLOOR:
             floors.append(Floor(seq, meta.at))
         elif key is None:
             continue
         elif meta is None:
-            points.append((seq, key, ts, PLAIN))
+            points.append((seq, key, ts, PLAIN, data))
         else:
-            points.append((seq, key, meta.at, kind_of(meta.route, meta.version)))
+            kind = kind_of(meta.route, meta.version)
+            points.append((seq, key, meta.at, kind, data))
     if not points:
-        return Found((), (), [], [], floors)
-    seqs, names, ats, kinds = zip(*points, strict=True)
-    return Found(seqs, names, list(ats), list(kinds), floors)
+        return Found((), (), [], [], (), floors)
+    seqs, names, ats, kinds, payloads = zip(*points, strict=True)
+    return Found(seqs, names, list(ats), list(kinds), payloads, floors)

@@ -30,10 +30,10 @@ from strandline.errors import Invalid
 from strandline.record import Appended
 from strandline.views.series import meta, reading, retention
 from strandline.views.series.block import Bounds
-from strandline.views.series.fold import SeriesFold, route_of
+from strandline.views.series.fold import SeriesFold, route_of, small
 from strandline.views.series.meta import AT_MAX, AT_MIN, NORMAL
 from strandline.views.series.reading import SeriesHost
-from strandline.views.series.source import POINT_BYTES, SOURCE_BYTES
+from strandline.views.series.source import POINT_BYTES, SOURCE_BYTES, memory_of
 from strandline.views.series.values import (
     Available,
     Point,
@@ -75,7 +75,7 @@ class Series:
         name = name_of(source)
         check_at("at", at)
         check_version(version)
-        self._share.admit(SOURCE_BYTES + POINT_BYTES)
+        self._admit(1, [payload])
 
         def decision(fold: SeriesFold) -> Draft:
             if at < fold.floor:
@@ -90,7 +90,7 @@ class Series:
         """Append points, each (source, at, payload), as one batch: all of them, or none."""
         check_version(version)
         names, ats, payloads = _columns(points)
-        self._share.admit(len(ats) * POINT_BYTES + len(set(names)) * SOURCE_BYTES)
+        self._admit(len(set(names)), payloads)
         earliest = min(ats)
 
         def decision(fold: SeriesFold) -> Draft:
@@ -185,15 +185,11 @@ class Series:
     def latest(self, source: SourceName) -> Point | None:
         """The point of a source with the greatest at, of equal ones the last to come."""
         name = name_of(source)
-        with self._host.reading() as fold:
-            seq = fold.newest_of(name)
-        return None if seq is None else reading.newest(self._host, {name: seq}).get(name)
+        return reading.newest(self._host, name)
 
     def read_latest(self) -> dict[bytes, Point]:
         """The same of every source that has points, in order of their names."""
-        with self._host.reading() as fold:
-            seqs = fold.newest_of_all()
-        return reading.newest(self._host, seqs)
+        return reading.newest_of_all(self._host)
 
     def earliest(
         self, sources: Iterable[SourceName] | None = None, start: int = AT_MIN
@@ -204,7 +200,7 @@ class Series:
         with self._host.reading() as fold:
             if names is None:
                 names = fold.names(start, AT_MAX)
-            firsts = [fold.select(name, bounds, 1).ats for name in names]
+            firsts = [fold.select(name, bounds, 1, payloads=False).ats for name in names]
         return min((ats[0] for ats in firsts if ats), default=None)
 
     def run_retention(self, floor: int | None = None) -> Retained:
@@ -239,6 +235,12 @@ class Series:
     def _range(self, names: list[bytes], bounds: Bounds, limit: int) -> list[list[Point]]:
         found = reading.select(self._host, names, bounds, limit)
         return reading.fetch(self._host, names, found)
+
+    def _admit(self, sources: int, payloads: list[bytes]) -> None:
+        """Ask for the memory that points will take."""
+        kept = small(payloads, self._host.fold.config.inline_bytes)
+        points = len(payloads) * POINT_BYTES + sum(memory_of(kept))
+        self._share.admit(sources * SOURCE_BYTES + points)
 
     def _append(self, decision: Callable[[SeriesFold], Draft], earliest: int) -> Appended:
         if self._topic.config.durability != "fsync":

@@ -14,7 +14,8 @@ Little-endian.
 
 Blocks of a source follow each other: none begins before the last point of the one before. So a
 point before ``end`` is in no block and not in the tail, but among the late arrivals, whatever its
-route was. The tail takes points as they come, and is brought into order when somebody looks.
+route was. The tail takes points as they come, and is brought into order when somebody looks. Small
+payloads are kept with their points; the others are only in the log.
 """
 
 from __future__ import annotations
@@ -22,13 +23,22 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
+from bisect import bisect_right
+from collections.abc import Iterable
+from itertools import accumulate, islice
 
 from strandline.errors import Corrupt
-from strandline.views.series.block import Bounds, Points, pack, unpack
+from strandline.views.series.block import Bounds, Points, find, pack, unpack
 from strandline.views.series.meta import AT_MAX, AT_MIN
+from strandline.views.series.payloads import Payload
 
-POINT_BYTES = 22
-"""Memory of a point in a tail: two numbers of 8 bytes, one of 4, and what arrays set aside."""
+POINT_BYTES = 31
+"""Memory of a point in a tail: two numbers of 8 bytes, one of 4, the place of a payload, and what
+such columns set aside."""
+PAYLOAD_BYTES = sys.getsizeof(b"") + 8
+"""Memory of a payload besides its bytes: Python's own, and rounding up."""
+BLOCK_BYTES = 16 * 1024
+"""Memory of the payloads of one block, at most: a reader of one point unpacks them all."""
 
 _HEAD = struct.Struct("<QqQqqQQ")
 _ALL = Bounds(AT_MIN, 0, AT_MAX)
@@ -49,6 +59,8 @@ class Source:
         "number",
         "oldest",
         "ordered",
+        "payload_bytes",
+        "payloads",
         "seqs",
         "used",
     )
@@ -64,32 +76,75 @@ class Source:
         self.ats = array("q")
         self.seqs = array("q")
         self.kinds = array("I")
+        self.payloads: list[Payload] = []
+        self.payload_bytes = 0
+        """Memory that they take."""
         self.ordered = True
         """Whether the tail is in order of (at, seq)."""
         self.dirty = True
         self.used = True
 
-    def tail(self) -> Points:
-        """The points of the tail, in order."""
+    def within(self, bounds: Bounds) -> Points:
+        """The points of the tail within bounds, in order."""
         self.order()
-        return Points(self.ats.tolist(), self.seqs.tolist(), self.kinds.tolist())
+        low, high = find(self.ats, self.seqs, bounds)
+        return self._part(low, high)
+
+    def first(self, count: int) -> Points:
+        """The first points of the tail, as many as one block takes, and at least one."""
+        self.order()
+        if self.payload_bytes > BLOCK_BYTES:
+            sizes = accumulate(memory_of(islice(self.payloads, count)))
+            count = max(1, bisect_right(list(sizes), BLOCK_BYTES))
+        return self._part(0, count)
 
     def order(self) -> None:
         """Bring the tail into order."""
         if not self.ordered:
-            points = sorted(zip(self.ats, self.seqs, self.kinds, strict=True))
-            ats, seqs, kinds = zip(*points, strict=True)
-            self.ats, self.seqs, self.kinds = array("q", ats), array("q", seqs), array("I", kinds)
-            self.ordered = True
+            # Two points never have the same seq, so payloads are not compared.
+            points = sorted(zip(self.ats, self.seqs, self.kinds, self.payloads, strict=True))
+            ats, seqs, kinds, payloads = zip(*points, strict=True)
+            self._set(ats, seqs, kinds, payloads)
 
     def drop_first(self, count: int) -> None:
         """Forget the first points of a tail that is in order."""
-        del self.ats[:count], self.seqs[:count], self.kinds[:count]
+        self.payload_bytes -= sum(memory_of(islice(self.payloads, count)))
+        del self.ats[:count], self.seqs[:count], self.kinds[:count], self.payloads[:count]
+
+    def put(self, points: Points) -> None:
+        """Have these points for a tail, which are in order."""
+        self._set(*points)
+        self.payload_bytes = sum(memory_of(points.payloads))
+
+    def _set(
+        self,
+        ats: Iterable[int],
+        seqs: Iterable[int],
+        kinds: Iterable[int],
+        payloads: Iterable[Payload],
+    ) -> None:
+        self.ats, self.seqs, self.kinds = array("q", ats), array("q", seqs), array("I", kinds)
+        self.payloads = list(payloads)
+        self.ordered = True
+
+    def _part(self, low: int, high: int) -> Points:
+        return Points(
+            self.ats[low:high].tolist(),
+            self.seqs[low:high].tolist(),
+            self.kinds[low:high].tolist(),
+            self.payloads[low:high],
+        )
+
+
+def memory_of(payloads: Iterable[Payload]) -> list[int]:
+    """What payloads take that are kept in memory, each of them."""
+    return [len(payload) + PAYLOAD_BYTES if payload else 0 for payload in payloads]
 
 
 SOURCE_BYTES = (
     sys.getsizeof(Source(0))
     + 3 * sys.getsizeof(array("q"))
+    + sys.getsizeof([])
     + 3 * sys.getsizeof(1 << 40)  # numbers of its own
     + 150  # its place in the table, and its name
 )
@@ -107,15 +162,16 @@ def encode(source: Source) -> bytes:
         source.blocks,
         source.late,
     )
-    return head + pack(source.ats, source.seqs, source.kinds) if source.ats else head
+    if not source.ats:
+        return head
+    return head + pack(source.ats, source.seqs, source.kinds, source.payloads)
 
 
 def decode(data: bytes, where: str) -> Source:
     """The source of these bytes; ``where`` names it if they are none."""
     source = decode_head(data, where)
     if len(data) > _HEAD.size:
-        ats, seqs, kinds = unpack(data[_HEAD.size :], _ALL, where)
-        source.ats, source.seqs, source.kinds = array("q", ats), array("q", seqs), array("I", kinds)
+        source.put(unpack(data[_HEAD.size :], _ALL, where))
     return source
 
 

@@ -1,14 +1,15 @@
 """All sources: those in use in memory, the others in an ordered map by name.
 
 Out of memory goes what was not used for longest, by second chance, when all tails together take
-more than their bound. Whoever reads looks without bringing a source into memory: a scan over all
-must not push out those that are written to.
+more than their bound; of sources in use only long tails go, into blocks. Whoever reads looks
+without bringing a source into memory: a scan over all must not push out those that are written to.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from strandline.reservoir.map.map import PagedMap
 from strandline.views.series.source import (
@@ -22,6 +23,8 @@ from strandline.views.series.source import (
 
 SEAL_MIN = 16
 """A shorter tail goes with its source, and comes back with it."""
+SEAL_IN_USE = 64
+"""From so many points on, a tail is made to blocks when memory is short, and its source stays."""
 
 
 class Sources:
@@ -39,11 +42,14 @@ class Sources:
         self.hot: OrderedDict[bytes, Source] = OrderedDict()
         self.tail_points = 0
         """Points in the tails of sources in memory."""
+        self.payload_bytes = 0
+        """Memory of their payloads."""
 
     @property
     def size(self) -> int:
         """Bytes of memory."""
-        return len(self.hot) * SOURCE_BYTES + self.tail_points * POINT_BYTES
+        tails = self.tail_points * POINT_BYTES + self.payload_bytes
+        return len(self.hot) * SOURCE_BYTES + tails
 
     def find(self, name: bytes) -> Source | None:
         """A source to be changed; in memory from here on."""
@@ -57,6 +63,7 @@ class Sources:
         source = decode(data, _where(name))
         self.hot[name] = source
         self.tail_points += len(source.ats)
+        self.payload_bytes += source.payload_bytes
         return source
 
     def find_or_make(self, name: bytes) -> Source:
@@ -90,16 +97,23 @@ class Sources:
         self._stored.delete(name)
         source = self.hot.pop(name, None)
         if source is not None:
-            self.tail_points -= len(source.ats)
+            self._discount(source)
         self.count -= 1
 
     def seal(self, source: Source, count: int) -> None:
         """Make blocks of the first points of a source in memory."""
-        before = len(source.ats)
-        try:
+        with self.counted(source):
             self._seal(source, count)
+
+    @contextmanager
+    def counted(self, source: Source) -> Iterator[None]:
+        """While the tail of a source in memory is changed."""
+        points, payload_bytes = len(source.ats), source.payload_bytes
+        try:
+            yield
         finally:
-            self.tail_points -= before - len(source.ats)
+            self.tail_points += len(source.ats) - points
+            self.payload_bytes += source.payload_bytes - payload_bytes
 
     def shrink(self) -> None:
         """Come back below the bound."""
@@ -114,8 +128,11 @@ class Sources:
             if source.used:
                 source.used = False
                 self.hot.move_to_end(name)
-                continue
-            self._put_away(name, source)
+                if len(source.ats) >= SEAL_IN_USE:
+                    # The last ones stay, so that points a little out of order are not all late.
+                    self.seal(source, len(source.ats) - SEAL_MIN)
+            else:
+                self._put_away(name, source)
 
     def save(self) -> None:
         """Bring the map up to date; what is in memory stays there."""
@@ -131,7 +148,12 @@ class Sources:
         if source.dirty:
             self._stored.put(name, encode(source))
         del self.hot[name]
+        self._discount(source)
+
+    def _discount(self, source: Source) -> None:
+        """A source leaves memory with its tail."""
         self.tail_points -= len(source.ats)
+        self.payload_bytes -= source.payload_bytes
 
 
 def _where(name: bytes) -> str:

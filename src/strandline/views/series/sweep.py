@@ -33,12 +33,12 @@ def _drop(fold: SeriesFold, name: bytes, floor: int) -> bool:
     source = fold.sources.find(name)
     if source is None or source.oldest >= floor:
         return True
-    gone, tail = len(fold.gone), len(source.ats)
+    gone = len(fold.gone)
     try:
-        done = fold.index.drop_below(source, floor, STEP, fold.gone)
+        with fold.sources.counted(source):
+            done = fold.index.drop_below(source, floor, STEP, fold.gone)
     finally:
         fold.points -= len(fold.gone) - gone
-        fold.sources.tail_points -= tail - len(source.ats)
     if done and source.max_at < floor:
         fold.sources.forget(name)
     return done

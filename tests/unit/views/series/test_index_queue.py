@@ -31,6 +31,7 @@ def fill(source: Source, count: int) -> None:
         source.ats.append(n)
         source.seqs.append(n)
         source.kinds.append(0)
+        source.payloads.append(None)
 
 
 def test_single_points_are_written_in_batches_as_small_as_they_get():

@@ -85,7 +85,7 @@ def test_all_sources_are_those_that_have_points_there():
 
 def test_payloads_of_all_sources_come_in_one_walk_through_the_log(monkeypatch):
     world = World()
-    gps = everywhere(world)
+    gps = everywhere(world, inline_bytes=0)
     walks = []
     topic = host_of(world.store).topics[0]
     pick = topic.pick

@@ -30,9 +30,11 @@ def test_the_size_of_a_source_is_what_python_says():
             source.ats.append(n << 40)
             source.seqs.append(n << 40)
             source.kinds.append(n)
+            source.payloads.append(None)
 
     measured = sum(
-        sys.getsizeof(s) + sum(map(sys.getsizeof, (s.ats, s.seqs, s.kinds))) for s in sources
+        sys.getsizeof(s) + sum(map(sys.getsizeof, (s.ats, s.seqs, s.kinds, s.payloads)))
+        for s in sources
     )
 
     assert measured == pytest.approx(100 * (SOURCE_BYTES + 1000 * POINT_BYTES), rel=0.1)
