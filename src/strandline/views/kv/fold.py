@@ -53,10 +53,11 @@ from strandline.views.kv.slot import (
 )
 from strandline.views.view import Rows, World
 
-_ACCOUNT_STEP = 64 * 1024
-"""Memory is counted again after so many bytes have come in."""
+_UNCOUNTED_MIN, _UNCOUNTED_MAX = 64 * 1024, 4 * 1024 * 1024
+"""Memory is counted again when about so much has come in: a 64th of all, within these bounds."""
 _LEAF_RAM = 32 * 1024
 """What a look into a map may bring into memory, about."""
+_DYING_MAX = 64 * 1024
 _DEAD_RAM = 2
 """Bytes that a dead seq takes at most, but for the first ones."""
 
@@ -76,7 +77,7 @@ class KvFold:
     def __init__(self, config: KvConfig, world: World) -> None:
         self.config = config
         self.hot: dict[bytes, Slot] = {}
-        self.dead = BitMap64()
+        self._dead = BitMap64()
         self.forgotten = 0
         """Delete markers up to this seq are forgotten: who was away since has missed some."""
         self._older_size = (config.history - 1) * SEQ_BYTES
@@ -87,6 +88,9 @@ class KvFold:
         self._hot_ram = 0
         self._warm_ram = 0
         self._uncounted = 0
+        self._uncounted_max = min(max(_UNCOUNTED_MIN, world.ram_bytes // 64), _UNCOUNTED_MAX)
+        self._dying = bytearray()
+        """Dead ones that are not in the set yet: it takes many at once much faster."""
         self._account = Account(world.share)
         self._forgotten_seq = 0
         self._applied = 0
@@ -95,6 +99,14 @@ class KvFold:
         self._live: PagedMap
         self._graves: PagedMap
         self._agenda: Agenda
+
+    @property
+    def dead(self) -> BitMap64:
+        """Seqs of records that nobody can see any more."""
+        if self._dying:
+            self._dead.update(seqs_of(bytes(self._dying)))
+            self._dying.clear()
+        return self._dead
 
     def load(self, session: Session, space: int, state: bytes) -> None:
         ram, spill = self._world.ram_bytes, self._world.spill
@@ -106,7 +118,7 @@ class KvFold:
             found = msgspec.msgpack.decode(state, type=_State)
             self._base = self._applied = found.applied
             self.forgotten, self._forgotten_seq = found.forgotten, found.forgotten_seq
-            self.dead = BitMap64.deserialize(found.dead) if found.dead else BitMap64()
+            self._dead = BitMap64.deserialize(found.dead) if found.dead else BitMap64()
         self._count()
 
     def save(self, session: Session) -> bytes:
@@ -138,7 +150,7 @@ class KvFold:
                 self._turn()
                 hot, known = self.hot, {}  # what it has of a changed key is old
         self._applied = rows.seqs[-1]
-        if self._uncounted > _ACCOUNT_STEP:
+        if self._uncounted > self._uncounted_max or len(self._dying) > _DYING_MAX:
             self._count()
 
     def digest(self) -> bytes:
@@ -211,7 +223,7 @@ class KvFold:
 
     def released(self, seqs: BitMap64) -> None:
         """These records are gone from the log."""
-        self.dead -= seqs
+        self._dead = self.dead - seqs
 
     def flush(self) -> None:
         """Put what has changed into the maps."""
@@ -239,8 +251,10 @@ class KvFold:
         older = b"" if before is None else before.older + pack_seq(before.version)
         if len(older) > self._older_size:
             cut = len(older) - self._older_size
-            self.dead.update(seqs_of(older[:cut]))
+            self._dying += older[:cut]
             older = older[cut:]
+        if said is None and len(value) <= INLINE_BYTES_MAX:
+            return Slot(value, seq, ts, 0, older)
         if type(said) is metas.Deleted:
             return Slot(None, seq, ts, 0, older, deleted=True)
         inline = value if len(value) <= INLINE_BYTES_MAX else None
@@ -257,17 +271,21 @@ class KvFold:
 
     def _keep(self, key: bytes, slot: Slot) -> None:
         """Have a key at hand."""
-        size = _ram_of(key, slot)
         old = self.hot.get(key)
+        size = _ram_of(key, slot)
         if old is not None:
             size -= _ram_of(key, old)
         elif self._warm:
-            old = self._warm.pop(key, None)
-            if old is not None:
-                self._warm_ram -= _ram_of(key, old)
+            self._cool(key)
         self.hot[key] = slot
         self._hot_ram += size
-        self._uncounted += abs(size)
+        self._uncounted += size
+
+    def _cool(self, key: bytes) -> None:
+        """Have a key no longer among the warm ones."""
+        old = self._warm.pop(key, None)
+        if old is not None:
+            self._warm_ram -= _ram_of(key, old)
 
     def _find(self, key: bytes) -> Slot | None:
         """A key that is not in hot."""
@@ -275,7 +293,7 @@ class KvFold:
         if slot is not None:
             return slot
         self._uncounted += _LEAF_RAM
-        if self._uncounted > 64 * _LEAF_RAM:
+        if self._uncounted > self._uncounted_max:
             self._count()
         data = self._live.get(key)
         if data is not None:
@@ -325,9 +343,7 @@ class KvFold:
         slot = self.hot.pop(key, None)
         if slot is not None:
             self._hot_ram -= _ram_of(key, slot)
-        slot = self._warm.pop(key, None)
-        if slot is not None:
-            self._warm_ram -= _ram_of(key, slot)
+        self._cool(key)
         self._changed.discard(key)
         self._live.delete(key)
         self._graves.delete(key)
