@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import strandline
 from bench.measure import Figure, rate
-from strandline.views.kv.values import Entry, Put
+from strandline.views.kv.values import Entry
 
 VALUE = b"v" * 100
 KEYS = 100_000
@@ -220,7 +220,7 @@ class _Ours:
         self.put = kv.put
 
     def put_many(self, keys: Sequence[bytes], value: bytes) -> object:
-        return self._kv.batch([Put(key, value) for key in keys])
+        return self._kv.put_many(dict.fromkeys(keys, value))
 
 
 class _Dict:

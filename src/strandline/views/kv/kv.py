@@ -14,7 +14,7 @@ which are two numbers, and looks into a dict (fold.py says why that is safe).
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from strandline.errors import Invalid
 from strandline.topic.topic import Topic
@@ -126,6 +126,18 @@ class Kv:
         metas = (meta.until(expires_us),) if expires_us else None
         self._share.admit(ram_of(plain, plain_value(value)))
         return self._host.append(Draft(0, (value,), (plain,), metas)).first_seq
+
+    def put_many(self, values: Mapping[Key, bytes], *, ttl: float | None = None) -> list[int]:
+        """Give keys their values, all or none; their versions. Quicker than a batch."""
+        keys = [plain_key(key) for key in values]
+        data = [plain_value(value) for value in values.values()]
+        said = meta.until(end_of(ttl, self._now_us()))
+        if not keys:
+            return []
+        self._share.admit(sum(map(ram_of, keys, data)))
+        metas = None if said is None else [said] * len(keys)
+        appended = self._host.append(Draft(0, data, keys, metas))
+        return list(range(appended.first_seq, appended.last_seq + 1))
 
     def delete(self, key: Key, *, version: int | None = None) -> bool:
         """Delete a key, if it has this version or none is named; whether it was there."""

@@ -25,6 +25,30 @@ def test_a_batch_writes_all_its_keys_with_versions_in_order():
     assert kv.mget(["a", "b", "c", "x"]) == [b"1", b"2", None, None]
 
 
+def test_many_keys_are_put_at_once_with_versions_in_order():
+    world = World()
+    kv = kv_of(world.store)
+
+    versions = [kv.put_many({"a": b"1", b"b": b"2"}), kv.put_many({"c": b"3"}, ttl=5)]
+    before = kv.mget(["a", "b", "c"])
+    world.clock.advance(5)
+
+    assert versions == [[1, 2], [3]]
+    assert before == [b"1", b"2", b"3"]
+    assert kv.mget(["a", "b", "c"]) == [b"1", b"2", None]
+
+
+def test_many_keys_of_which_one_is_wrong_are_not_put():
+    kv = kv_of(World().store)
+
+    for wrong in ({"a": b"1", "": b"2"}, {"a": b"1", "b": "text"}):
+        with pytest.raises(Invalid):
+            kv.put_many(wrong)
+
+    assert kv.put_many({}) == []
+    assert kv.head == 0
+
+
 def test_a_batch_with_one_condition_that_fails_writes_nothing():
     kv = kv_of(World().store)
     kv.put("c", b"3")
