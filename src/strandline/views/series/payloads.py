@@ -97,7 +97,11 @@ def _pack_bytes(joined: bytes) -> bytes:
 def _unpack_bytes(stored: bytes, size: int, where: str) -> bytes:
     if len(stored) == size:
         return stored
+    unpacker = zstd.ZstdDecompressor()
     try:
-        return zstd.ZstdDecompressor().decompress(stored, size)
+        joined = unpacker.decompress(stored, size)
     except zstd.ZstdError as error:
         raise Corrupt(f"the payloads cannot be unpacked ({error})", path=where) from error
+    if not unpacker.eof or unpacker.unused_data:
+        raise Corrupt("the payloads unpack to another size", path=where)
+    return joined

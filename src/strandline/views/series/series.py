@@ -30,7 +30,7 @@ from strandline.errors import Invalid
 from strandline.record import Appended
 from strandline.views.series import meta, reading, retention
 from strandline.views.series.block import Bounds
-from strandline.views.series.fold import SeriesFold, route_of, small
+from strandline.views.series.fold import SeriesFold, route_of
 from strandline.views.series.meta import AT_MAX, AT_MIN, NORMAL
 from strandline.views.series.reading import SeriesHost
 from strandline.views.series.source import POINT_BYTES, SOURCE_BYTES, memory_of
@@ -238,7 +238,9 @@ class Series:
 
     def _admit(self, sources: int, payloads: list[bytes]) -> None:
         """Ask for the memory that points will take."""
-        kept = small(payloads, self._host.fold.config.inline_bytes)
+        # Whatever is not bytes is refused by the topic, with better words.
+        inline_bytes = self._host.fold.config.inline_bytes
+        kept = [each for each in payloads if isinstance(each, bytes) and len(each) <= inline_bytes]
         points = len(payloads) * POINT_BYTES + sum(memory_of(kept))
         self._share.admit(sources * SOURCE_BYTES + points)
 
