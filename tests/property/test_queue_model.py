@@ -161,7 +161,6 @@ class QueueMachine(RuleBasedStateMachine):
             group = None if chosen is None else chosen[place]
             self.model.jobs[seq + place] = Job(seq + place, b"%d" % place, group=group)
 
-    @rule(key=KEYS)
     def append_to_the_topic(self, key):
         appended = self.world.store.topic(NAME).append(b"plain", key=key)
 
@@ -216,41 +215,64 @@ class QueueMachine(RuleBasedStateMachine):
         return list(chosen.values()), held, [seq for seq in chosen if seq not in good]
 
     @precondition(lambda self: self.tickets)
-    @rule(places=st.lists(st.integers(0, 9), min_size=1, max_size=3))
-    def ack(self, places):
+    @rule(
+        how=st.sampled_from(["ack", "nack", "nack", "extend"]),
+        places=st.lists(st.integers(0, 9), min_size=1, max_size=3),
+        delay=DELAYS,
+        lease=LEASES,
+    )
+    def settle(self, how, places, delay, lease):
         tickets, held, others = self._held(places)
 
-        settled = self.queue.ack_many(tickets)
+        if how == "ack":
+            settled = self.queue.ack_many(tickets)
+        elif how == "nack":
+            settled = self.queue.nack_many(tickets, delay=delay)
+        else:
+            settled = self.queue.extend_many(tickets, lease=lease)
 
         assert (settled.done, list(settled.skipped)) == (len(held), others)
         for job in held:
-            del self.model.jobs[job.seq]
+            if how == "ack":
+                del self.model.jobs[job.seq]
+            elif how == "nack":
+                job.lease = 0
+                job.not_before = self.now_us + delay * 1_000_000 if delay else 0
+            else:
+                job.lease_s = lease or LEASE_S
+                job.deadline = self.now + job.lease_s
 
-    @precondition(lambda self: self.tickets)
-    @rule(places=st.lists(st.integers(0, 9), min_size=1, max_size=3), delay=DELAYS)
-    def nack(self, places, delay):
-        tickets, held, others = self._held(places)
+    @rule(
+        what=st.sampled_from(
+            ["release", "pause", "resume", "resume", "redrive", "survey", "append_to_the_topic"]
+        ),
+        worker=WORKERS,
+        key=KEYS,
+    )
+    def seldom(self, what, worker, key):
+        if what == "release":
+            self.release(worker)
+        elif what == "append_to_the_topic":
+            self.append_to_the_topic(key)
+        elif what == "survey":
+            self.queue.compact()
+        elif what in ("pause", "resume"):
+            self.pause_or_resume(what == "pause")
+        elif what == "redrive":
+            self.redrive()
+        self.look()
 
-        settled = self.queue.nack_many(tickets, delay=delay)
+    @rule(what=st.sampled_from(["save", "let_go", "let_go", "close", "kill", "rebuild"]))
+    def keep(self, what):
+        if what == "save":
+            save(self.world.store)
+        elif what == "let_go":
+            self.save_and_let_go()
+        elif what == "rebuild":
+            self.rebuild()
+        else:
+            self.open_again(what == "kill")
 
-        assert (settled.done, list(settled.skipped)) == (len(held), others)
-        for job in held:
-            job.lease = 0
-            job.not_before = self.now_us + delay * 1_000_000 if delay else 0
-
-    @precondition(lambda self: self.tickets)
-    @rule(places=st.lists(st.integers(0, 9), min_size=1, max_size=3), lease=LEASES)
-    def extend(self, places, lease):
-        tickets, held, others = self._held(places)
-
-        settled = self.queue.extend_many(tickets, lease=lease)
-
-        assert (settled.done, list(settled.skipped)) == (len(held), others)
-        for job in held:
-            job.lease_s = lease or LEASE_S
-            job.deadline = self.now + job.lease_s
-
-    @rule(worker=WORKERS)
     def release(self, worker):
         held = [job for job in self.model.jobs.values() if job.lease and job.worker == worker]
 
@@ -259,7 +281,6 @@ class QueueMachine(RuleBasedStateMachine):
         for job in held:
             job.lease = job.not_before = 0
 
-    @rule(paused=st.booleans())
     def pause_or_resume(self, paused):
         if paused:
             self.queue.pause()
@@ -267,7 +288,6 @@ class QueueMachine(RuleBasedStateMachine):
             self.queue.resume()
         self.model.paused = paused
 
-    @rule()
     def redrive(self):
         kept, taken = [], set()
         seq = self.next_seq
@@ -290,7 +310,6 @@ class QueueMachine(RuleBasedStateMachine):
         assert found.redriven == len(self.model.dead) - len(kept)
         self.model.dead = kept
 
-    @rule()
     def look(self):
         available = self.model.available(self.now, self.now_us)
         available = [job for job in available if not 0 < job.expires <= self.now_us]
@@ -309,29 +328,18 @@ class QueueMachine(RuleBasedStateMachine):
             (job.data, job.deliveries) for job in self.model.dead
         ]
 
-    @rule(seconds=st.sampled_from([1, 4, 29, 31, 300]))
-    def let_time_pass(self, seconds):
+    @rule(
+        seconds=st.sampled_from([1, 4, 6, 29, 31, 300]), set_by=st.sampled_from([0, 0, 0, -60, 60])
+    )
+    def let_time_pass(self, seconds, set_by):
         self.world.clock.advance(seconds)
+        self.world.clock.jump_wall(set_by)
 
-    @rule(seconds=st.sampled_from([-100, -5, 5, 100]))
-    def set_the_clock(self, seconds):
-        self.world.clock.jump_wall(seconds)
-
-    @rule()
-    def save(self):
-        save(self.world.store)
-
-    @rule()
     def save_and_let_go(self):
         save(self.world.store)
         self.queue.maintain()
         self.model.expire(self.now, self.now_us)
 
-    @rule()
-    def survey(self):
-        self.queue.compact()
-
-    @rule(kill=st.booleans())
     def open_again(self, kill):
         digest = host_of(self.world.store).digest()
         if kill:
@@ -343,7 +351,6 @@ class QueueMachine(RuleBasedStateMachine):
         assert host_of(self.world.store).digest() == digest
         self._begin_leases_again()
 
-    @rule()
     def rebuild(self):
         digest = host_of(self.world.store).digest()
 

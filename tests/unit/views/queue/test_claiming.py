@@ -140,6 +140,19 @@ def test_a_delay_goes_by_the_clock_on_the_wall_in_both_directions():
     assert queue.statistics().delayed == 1
 
 
+def test_a_delay_that_was_over_is_looked_at_again_after_a_restart():
+    world = World()
+    queue = queue_of(world.store)
+    queue.put(b"later", delay=10)
+    world.clock.jump_wall(11)
+    assert queue.statistics().ready == 1
+
+    queue = queue_of(world.reopen())
+    world.clock.jump_wall(-11)
+
+    assert queue.claim() == []
+
+
 def test_peek_shows_what_is_next_and_takes_nothing():
     queue = queue_of(World().store)
     queue.put(b"second")

@@ -88,6 +88,22 @@ def test_jobs_that_expire_in_the_middle_of_a_group_do_not_stop_it():
     assert _data(queue.claim(10)) == [b"5"]
 
 
+def test_a_job_that_expired_in_its_group_does_not_come_back_when_the_clock_is_set_back():
+    world = World()
+    queue = queue_of(world.store)
+    queue.put(b"1", group="g")
+    queue.put(b"2", group="g", ttl=5)
+    queue.put(b"3", group="g")
+    (first,) = queue.claim(10)
+    world.clock.advance(6)
+    queue.claim(10)
+
+    world.clock.jump_wall(-100)
+    first.ack()
+
+    assert _data(queue.claim(10)) == [b"3"]
+
+
 def test_a_group_whose_last_job_expired_while_it_was_blocked_goes_on_with_the_next():
     world = World()
     queue = queue_of(world.store)

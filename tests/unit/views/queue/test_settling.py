@@ -146,6 +146,21 @@ def test_after_a_restart_a_lease_counts_in_full_from_the_first_look(saved):
     assert not queue.ack(Ticket(claimed.seq, claimed.lease))
 
 
+def test_a_lease_that_had_run_out_counts_again_after_a_restart():
+    world = World()
+    queue = queue_of(world.store, lease_ms=10_000)
+    queue.put(b"a")
+    queue.claim()
+    world.clock.advance(11)
+    assert queue.statistics().ready == 1
+
+    queue = queue_of(world.reopen())
+
+    assert queue.claim() == []
+    world.clock.advance(10)
+    assert len(queue.claim()) == 1
+
+
 def test_a_lease_from_before_a_restart_is_good():
     world = World()
     queue = queue_of(world.store)
