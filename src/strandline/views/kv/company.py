@@ -1,5 +1,7 @@
-"""Other views of the same topic: what they write is not for this one, and they may need what is
-dead here."""
+"""Other views of the same topic.
+
+What they write is not for this one, and they may need what is dead here.
+"""
 
 from __future__ import annotations
 
