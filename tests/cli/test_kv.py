@@ -252,6 +252,17 @@ def test_compact_lets_old_versions_go(command: Command, data_dir: str):
     assert [record["data"] for record in left] == ["9"]
 
 
+def test_compact_lets_an_ended_key_go_in_one_run(command: Command):
+    command("view", "create", "kv", "profiles", "--option", "grace_ms=0")
+    command("kv", "put", "profiles", "u1", "Ada", "--ttl", "1ms")
+
+    done = command("kv", "compact", "profiles", "--output", "json").json
+    left = command("read", "profiles", "--output", "jsonl").json_lines
+
+    assert (done["expired"], done["forgotten"]) == (1, 1)
+    assert "Ada" not in [record["data"] for record in left]
+
+
 @pytest.mark.parametrize(
     ("tokens", "message", "hint"),
     [
