@@ -12,7 +12,14 @@ import pytest
 
 from strandline.errors import Invalid
 from strandline.settings import ViewSettings
-from strandline.views.series.source import BLOCK_BYTES, POINT_BYTES, SOURCE_BYTES
+from strandline.views.series.block import Points
+from strandline.views.series.source import (
+    BLOCK_BYTES,
+    POINT_BYTES,
+    SOURCE_BYTES,
+    Source,
+    memory_of,
+)
 from strandline.views.series.sources import SEAL_MIN
 from tests.unit.store.world import World
 from tests.unit.views.series.series_world import ats, host_of, open_series, payloads, rebuild
@@ -33,7 +40,7 @@ def fill(world: World, sizes: tuple[int, ...], **options: object):
         gps.append_many(made[first : first + 60], version=first)
         if first in (120, 180):
             gps.wait_for_pending()
-    gps.append_many([(source, at + 1, payload + b"!") for source, at, payload in made[:20]])
+    gps.append_many([(source, at + 1, payload[at % 4 * 50 :]) for source, at, payload in made[:20]])
     with host_of(world.store).reading() as fold:
         source = fold.sources.look(b"0")
         assert source.blocks > len(fold.index.pending.of(source.number)) > 0
@@ -57,7 +64,7 @@ def in_the_log(world: World) -> dict[int, bytes]:
 
 def test_small_payloads_are_read_without_the_log(monkeypatch):
     world = World()
-    gps = fill(world, (100,))
+    gps = fill(world, (100, 0))
     walks = walks_of(world, monkeypatch)
 
     gps.range(1)
@@ -139,17 +146,17 @@ def test_the_digest_does_not_tell_which_payloads_are_inline():
     assert len(digests) == 1
 
 
-@pytest.mark.parametrize(("inline_bytes", "kept"), [(0, 0), (9, 1), (10, 2), (11, 3)])
+@pytest.mark.parametrize(("inline_bytes", "kept"), [(0, 0), (9, 2), (10, 3), (11, 4)])
 def test_the_option_says_which_payloads_are_kept(monkeypatch, inline_bytes, kept):
     world = World()
     gps = open_series(world.store, inline_bytes=inline_bytes)
-    gps.append_many([("bus", size, b"x" * size) for size in (9, 10, 11)])
+    gps.append_many([("bus", size, b"x" * size) for size in (0, 9, 10, 11)])
     walks = walks_of(world, monkeypatch)
 
     found = gps.range("bus")
 
-    assert payloads(found) == [b"x" * size for size in (9, 10, 11)]
-    assert len(walks) == 3 - kept
+    assert payloads(found) == [b"x" * size for size in (0, 9, 10, 11)]
+    assert len(walks) == 4 - kept
 
 
 def test_other_options_fold_again_and_change_nothing_that_is_read(monkeypatch):
@@ -157,7 +164,7 @@ def test_other_options_fold_again_and_change_nothing_that_is_read(monkeypatch):
     gps = fill(world, (100,), inline_bytes=0)
     before, digest = gps.range_all(), host_of(world.store).digest()
 
-    world.store.views.alter("series", "gps", inline_bytes=101)
+    world.store.views.alter("series", "gps", inline_bytes=100)
 
     assert gps.range_all() == before
     assert host_of(world.store).digest() == digest
@@ -192,15 +199,31 @@ def test_a_payload_that_is_not_bytes_is_refused_by_the_topic(payload):
     assert gps.range("bus") == []
 
 
-def test_retention_cuts_a_block_and_leaves_each_point_its_payload():
+@KINDS_OF_POINTS
+def test_retention_cuts_a_block_and_leaves_each_point_its_payload(monkeypatch, sizes):
     world = World()
-    gps = fill(world, (0, SMALL, LARGE, 1))
-    expected = {source: gps.range(source, 37) for source in range(3)}
+    gps = fill(world, sizes)
+    expected = {source: gps.range(source, 36) for source in range(3)}
+    log = in_the_log(world)
+    large = [p.seq for points in expected.values() for p in points if len(log[p.seq]) > 256]
 
-    gps.run_retention(37)
-    gps.wait_for_pending()
+    gps.run_retention(36)
+    walks = walks_of(world, monkeypatch)
+    found = gps.range(range(3))
 
-    assert {source: gps.range(source) for source in range(3)} == expected
+    assert expected[0][0].at == 36
+    assert found == expected
+    assert walks == sorted(large)
+
+
+def test_payloads_of_late_points_are_not_counted_as_memory():
+    world = World()
+    gps = fill(world, (100,))
+
+    with host_of(world.store).reading() as fold:
+        kept = sum(sum(memory_of(source.payloads)) for source in fold.sources.hot.values())
+        assert fold.sources.payload_bytes == kept > 0
+    assert gps.statistics().late_arrivals == 20
 
 
 def test_points_out_of_order_keep_their_own_payloads():
@@ -275,3 +298,32 @@ def test_memory_that_is_asked_back_includes_payloads():
     assert left == 0
     assert gps.range_all() == expected
     assert ats(gps.range(3))[-1] == 1983
+
+
+def test_a_short_tail_leaves_memory_with_its_payloads_and_comes_back_with_them():
+    world = World()
+    gps = open_series(world.store)
+    gps.append_many([("bus", at, b"%100d" % at) for at in range(10)])
+
+    with host_of(world.store).reading() as fold:
+        before = fold.sources.payload_bytes
+        fold.evict(1 << 30)
+        away = fold.sources.payload_bytes
+        fold.sources.find(b"bus")
+        back = fold.sources.payload_bytes
+
+    assert (away, back) == (0, before)
+    assert payloads(gps.range("bus")) == [b"%100d" % at for at in range(10)]
+
+
+def test_a_block_takes_only_as_many_payloads_as_its_bound_allows():
+    source = Source(1)
+    kept = [b""] * 10 + [b"%4000d" % n for n in range(10)]
+    source.put(Points(list(range(20)), list(range(20)), [0] * 20, kept))
+
+    taken = [len(source.first(20).ats)]
+    source.drop_first(taken[0])
+    taken.append(len(source.first(20).ats))
+
+    assert taken == [14, 4]
+    assert source.payload_bytes == sum(memory_of(kept[14:]))
