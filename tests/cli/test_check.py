@@ -150,6 +150,7 @@ def test_inspect_tells_what_a_store_consists_of(command: Command):
     assert found["segments"][0]["info"]["record_count"] == 2
     assert found["checkpoints"][0]["problem"] == ""
     assert found["clean"] is True
+    assert found["wal_shards"] == 1
 
 
 def test_a_long_list_is_cut_in_a_table_and_whole_in_json(command: Command, data_dir: str):

@@ -71,6 +71,13 @@ IDENTITY = {
         _SYSTEM,
         "test_a_file_from_before_there_were_shards_in_it_is_read_and_gets_them",
     ),
+    "note the shards before the store is open": Mutant(
+        "topic.system:ensure",
+        "return read(disk, directory)",
+        "note_shards(disk, directory, shards)\n        return read(disk, directory)",
+        "unit/store/test_shards",
+        "test_an_opening_that_is_refused_leaves_system_as_it_was",
+    ),
     "refuse a full disk its opening": Mutant(
         "topic.system:note_shards",
         "if error.errno not in (errno.ENOSPC, errno.EDQUOT):",

@@ -6,9 +6,10 @@ import itertools
 
 import pytest
 
-from strandline.errors import Poisoned
+from strandline.errors import Corrupt, Poisoned
 from strandline.settings import LakeSettings, SegmentSettings, WalSettings
-from tests.unit.store.world import World, payloads
+from strandline.topic import system
+from tests.unit.store.world import PATH, World, payloads
 
 NAMES = [f"t{number}" for number in range(12)]
 
@@ -49,6 +50,36 @@ def test_the_count_may_change_between_openings(counts, restart, checkpointed):
 
     for name in NAMES:
         assert payloads(world.store.topic(name)) == expected[name]
+
+
+def test_system_tells_the_count_of_the_last_writer_and_a_reader_leaves_it():
+    world = World(wal=_wal(2))
+    told = [system.describe(world.disk, PATH)]
+
+    world.reopen(wal=_wal(5))
+    told.append(system.describe(world.disk, PATH))
+    world.open(readonly=True, wal=_wal(1)).close()
+    told.append(system.describe(world.disk, PATH))
+
+    assert [about.shards for about in told] == [2, 5, 5]
+    assert {(about.store_id, about.created_us) for about in told} == {
+        (world.store.id, told[0].created_us)
+    }
+
+
+def test_an_opening_that_is_refused_leaves_system_as_it_was():
+    world = World(wal=_wal(2))
+    for name in NAMES:
+        world.store.topic(name).append(b"x" * 100)
+    world.store.close()
+    path = next(path for path in world.files("wal") if "shard-01" in path)
+    world.disk.durable_replace(path, b"damaged" * 1000)
+    before = world.disk.read(f"{PATH}/SYSTEM")
+
+    with pytest.raises(Corrupt):
+        world.open(wal=_wal(5))
+
+    assert world.disk.read(f"{PATH}/SYSTEM") == before
 
 
 def test_the_files_of_a_shard_that_is_no_longer_used_go():
