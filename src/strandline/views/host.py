@@ -297,7 +297,16 @@ class Host(Generic[F]):
 def _without(rows: Rows, marks: tuple[bytes, ...]) -> Rows:
     """The rows whose meta begins with none of these."""
     keep = [meta is None or not meta.startswith(marks) for meta in rows.metas]
-    return rows if all(keep) else Rows(*(list(compress(column, keep)) for column in rows))
+    if all(keep):
+        return rows
+    return Rows(
+        list(compress(rows.seqs, keep)),
+        list(compress(rows.stamps, keep)),
+        list(compress(rows.keys, keep)),
+        list(compress(rows.tags, keep)),
+        list(compress(rows.metas, keep)),
+        list(compress(rows.data, keep)),
+    )
 
 
 def fits(saved: Saved, config: bytes, topics: Sequence[Topic]) -> bool:
