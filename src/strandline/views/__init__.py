@@ -9,4 +9,6 @@
     groups/       consumer groups on plain topics
     series/       records by source and time, with late arrivals
     metrics/      measurements with tags and numeric fields
+
+docs/guide/views.md tells what users may expect of them.
 """
