@@ -32,7 +32,7 @@ import msgspec
 from pyroaring import BitMap64
 from xxhash import xxh3_128
 
-from strandline.errors import Corrupt
+from strandline.errors import Corrupt, NotFound
 from strandline.reservoir.map.map import PagedMap
 from strandline.reservoir.session import Session
 from strandline.view_config import KvConfig
@@ -197,7 +197,10 @@ class KvFold:
             return None
         value = slot.value
         if value is None:
-            value = self._world.fetch(0, (slot.version,))[0].data
+            found = self._world.fetch(0, (slot.version,))
+            if not found:
+                raise NotFound(f"the value of key {key!r}, record {slot.version}, was lost")
+            value = found[0].data
         return Now(value, slot.version, slot.expires_us)
 
     def older_seqs(self, slot: Slot) -> tuple[int, ...]:
@@ -209,7 +212,7 @@ class KvFold:
     ) -> list[tuple[bytes, Slot]]:
         """Keys with a value in a range, in order, at most so many; their time may be over."""
         self.flush()
-        self._uncounted += _LEAF_RAM
+        self._looked()
         found = islice(self._live.range(first, next, reverse=reverse), count_max)
         return [(key, decode(data)) for key, data in found]
 
@@ -292,14 +295,18 @@ class KvFold:
         slot = self._warm.get(key)
         if slot is not None:
             return slot
-        self._uncounted += _LEAF_RAM
-        if self._uncounted > self._uncounted_max:
-            self._count()
+        self._looked()
         data = self._live.get(key)
         if data is not None:
             return decode(data)
         data = self._graves.get(key) if len(self._graves) else None
         return None if data is None else decode_deleted(data)
+
+    def _looked(self) -> None:
+        """A look into a map may have brought pages into memory."""
+        self._uncounted += _LEAF_RAM
+        if self._uncounted > self._uncounted_max:
+            self._count()
 
     def _gather(self, keys: Iterable[bytes | None]) -> dict[bytes, Slot]:
         """What the maps have of those keys that are not at hand. Every leaf is asked once."""
@@ -307,7 +314,7 @@ class KvFold:
         missing = [key for key in dict.fromkeys(keys) if key and key not in hot and key not in warm]
         if not missing:
             return {}
-        self._uncounted += _LEAF_RAM
+        self._looked()
         found = {
             key: decode(data)
             for key, data in zip(missing, live.get_many(missing), strict=True)

@@ -23,7 +23,7 @@ from strandline.views.kv import decisions, history, meta, scanning
 from strandline.views.kv.changes import Changes
 from strandline.views.kv.compaction import Compacted, Compaction
 from strandline.views.kv.fold import KvFold
-from strandline.views.kv.slot import Slot, ram_of
+from strandline.views.kv.slot import ram_of
 from strandline.views.kv.transaction import Transaction
 from strandline.views.kv.values import (
     Change,
@@ -77,14 +77,9 @@ class Kv:
     def entry(self, key: Key) -> Entry | None:
         """A key with its value, version and end; None when there is none."""
         plain = plain_key(key)
-        while True:
-            with self._host.reading() as fold:
-                slot = fold.live(plain, self._now_us())
-            if slot is None:
-                return None
-            found = self._entry(plain, slot)
-            if found is not None:
-                return found
+        with self._host.reading() as fold:
+            slot = fold.live(plain, self._now_us())
+        return None if slot is None else scanning.entry_of(self._host, plain, slot)
 
     def mget(self, keys: Sequence[Key]) -> list[bytes | None]:
         """The values of many keys, in their order."""
@@ -280,22 +275,6 @@ class Kv:
 
     def maintain(self) -> None:
         self.compact()
-
-    def _entry(self, key: bytes, slot: Slot) -> Entry | None:
-        """None when its record left the log meanwhile: then there is a newer one."""
-        value = slot.value
-        if value is None:
-            record = self._host.record(0, slot.version)
-            if record is None:
-                return None
-            value = record.data
-        return Entry(
-            key=key,
-            value=value,
-            version=slot.version,
-            ts=slot.ts,
-            expires_us=slot.expires_us or None,
-        )
 
     def _end(self, key: bytes, ttl: float | None) -> int:
         version = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from strandline.errors import Invalid
+from strandline.errors import Invalid, NotFound
 from strandline.views.host import Host
 from strandline.views.kv.fold import KvFold
 from strandline.views.kv.slot import Slot
@@ -68,6 +68,32 @@ def _bound(key: Key) -> bytes:
     return plain_key(key) if key else b""
 
 
+def entry_of(host: Host[KvFold], key: bytes, slot: Slot) -> Entry | None:
+    """A key with its value, wherever that is."""
+    value = slot.value
+    if value is None:
+        record = host.record(0, slot.version)
+        if record is None:
+            return _newer(host, key, slot)
+        value = record.data
+    return Entry(
+        key=key,
+        value=value,
+        version=slot.version,
+        ts=slot.ts,
+        expires_us=slot.expires_us or None,
+    )
+
+
+def _newer(host: Host[KvFold], key: bytes, slot: Slot) -> Entry | None:
+    """What a key is by now whose record was overwritten and let go since it was looked up."""
+    with host.reading() as fold:
+        newer = fold.live(key, host.world.clock.now_us())
+    if newer is not None and newer.version == slot.version:
+        raise NotFound(f"the value of key {key!r}, record {slot.version}, was lost")
+    return None if newer is None else entry_of(host, key, newer)
+
+
 def _scan(host: Host[KvFold], span: Span, limit: int | None) -> Iterator[Entry]:
     now_us = host.world.clock.now_us
     first, next, reverse = span
@@ -77,28 +103,16 @@ def _scan(host: Host[KvFold], span: Span, limit: int | None) -> Iterator[Entry]:
         count_max = size if left is None else min(left, size)
         with host.reading() as fold:
             page = fold.page(first, next, count_max, reverse=reverse)
-        for entry in _entries(host, page, now_us()):
-            yield entry
-            left = None if left is None else left - 1
+        now = now_us()
+        for key, slot in page:
+            if 0 < slot.expires_us <= now:
+                continue
+            entry = entry_of(host, key, slot)
+            if entry is not None:
+                yield entry
+                left = None if left is None else left - 1
         if len(page) < count_max:
             return
         last = page[-1][0]
         first, next = (first, last) if reverse else (last + b"\0", next)
         size = min(2 * size, _PAGE_MAX)
-
-
-def _entries(host: Host[KvFold], page: list[tuple[bytes, Slot]], now_us: int) -> list[Entry]:
-    alive = [(key, slot) for key, slot in page if not 0 < slot.expires_us <= now_us]
-    large = [slot.version for _, slot in alive if slot.in_log]
-    values = {record.seq: record.data for record in host.records(0, sorted(large))} if large else {}
-    return [
-        Entry(
-            key=key,
-            value=value,
-            version=slot.version,
-            ts=slot.ts,
-            expires_us=slot.expires_us or None,
-        )
-        for key, slot in alive
-        if (value := values.get(slot.version) if slot.in_log else slot.value) is not None
-    ]

@@ -52,7 +52,7 @@ def _follow(
     while True:
         page = topic.read(after, _PAGE_RECORDS)
         gap = page.tombstone
-        if gap is not None:
+        if gap is not None and after:  # who begins has nothing to lose
             raise RecordsLost(topic.name, gap.gap_from, gap.gap_to, gap.reason)
         records = [record for record in page.records if record.key and wanted(record.key)]
         if strange := marks_of_others(host):

@@ -4,8 +4,9 @@ a plain append with a key is a put."""
 from __future__ import annotations
 
 import pytest
+from pyroaring import BitMap64
 
-from strandline.errors import Conflict, Invalid, TooLarge
+from strandline.errors import Conflict, Invalid, NotFound, TooLarge
 from strandline.views.kv import meta
 from strandline.views.kv.slot import INLINE_BYTES_MAX
 from tests.unit.views.kv.world import NAME, World, host_of, kv_of, save
@@ -271,3 +272,20 @@ def test_a_plain_append_is_seen_over_a_key_at_hand():
     store.topic(NAME).append(b"2", key="ada")
 
     assert (at_hand, kv.get("ada")) == (b"1", b"2")
+
+
+def test_a_large_value_that_was_lost_is_told_and_not_waited_for():
+    world = World()
+    kv = kv_of(world.store)
+    version = kv.put("large", bytes(INLINE_BYTES_MAX + 1))
+    world.store.topic(NAME).let_go(BitMap64([version]), before=0)
+
+    for read in (
+        lambda: kv.get("large"),
+        lambda: kv.mget(["large"]),
+        lambda: list(kv.scan()),
+        lambda: kv.json_set("large", "$", 1),
+        lambda: kv.transaction().get("large"),
+    ):
+        with pytest.raises(NotFound, match="lost"):
+            read()

@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 from strandline.errors import Invalid
+from strandline.views.kv.slot import INLINE_BYTES_MAX
 from strandline.views.view import Draft
 from tests.unit.views.kv.world import World, forgetful_kv_of, host_of, kv_of, save
 
@@ -147,3 +148,23 @@ def test_what_makes_no_sense_is_refused_at_once(options):
 
 def _many(keys: list[bytes]) -> Draft:
     return Draft(0, [b"v"] * len(keys), keys)
+
+
+def test_a_large_value_that_is_overwritten_and_compacted_meanwhile_is_seen_as_it_is_by_then():
+    world = World()
+    kv = kv_of(world.store, history=1, grace_ms=0)
+    for key in "abc":
+        kv.put(key, b"1" * (INLINE_BYTES_MAX + 1))
+    scan = kv.scan()
+    first = next(scan)
+
+    kv.put("b", b"2" * (INLINE_BYTES_MAX + 1))
+    kv.delete("c")
+    world.clock.advance(1)
+    world.store.checkpoint()
+    rest = list(scan)
+
+    assert [(entry.key, entry.value[:1]) for entry in (first, *rest)] == [
+        (b"a", b"1"),
+        (b"b", b"2"),
+    ]

@@ -235,3 +235,17 @@ def test_what_another_view_of_the_topic_wrote_for_itself_is_not_heard():
 
     assert _told(kv.watch(after=0, timeout_s=0)) == [(b"ada", b"1")]
     assert kv.get("ada") == b"1"
+
+
+def test_who_begins_is_not_told_of_records_that_a_topic_lost_before_it_had_a_view():
+    store = World().store
+    topic = store.topic(NAME, cap_records=2)
+    for number in range(5):
+        topic.append(b"%d" % number, key=b"k%d" % number)
+    topic.enforce_retention()
+    topic.alter(cap_records=0)
+    kv = kv_of(store)
+
+    assert _told(kv.watch(after=0, timeout_s=0)) == [(b"k3", b"3"), (b"k4", b"4")]
+    with pytest.raises(RecordsLost):
+        list(kv.watch(after=1, timeout_s=0))
