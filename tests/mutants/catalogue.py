@@ -14,6 +14,9 @@ import types
 
 from tests.mutants.deliveries import DELIVERIES
 from tests.mutants.far import FAR
+from tests.mutants.identity import IDENTITY
+from tests.mutants.kv import KV
+from tests.mutants.memory import MEMORY
 from tests.mutants.mutant import Mutant
 from tests.mutants.pipelines import PIPELINES
 from tests.mutants.reservoir import RESERVOIR
@@ -301,6 +304,9 @@ MUTANTS = {
     **PIPELINES,
     **RESERVOIR,
     **VIEWS,
+    **IDENTITY,
+    **KV,
+    **MEMORY,
     **DELIVERIES,
     **TRANSFERS,
 }
