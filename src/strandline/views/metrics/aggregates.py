@@ -44,6 +44,11 @@ class Aggregate(msgspec.Struct, frozen=True):
         """As the end of a field's name."""
         return f"p{self.percent:g}" if self.name == "percentile" else self.name
 
+    @property
+    def is_by_time(self) -> bool:
+        """Whether it depends on which point comes first."""
+        return self.name in ("first", "last")
+
     def kind(self, kind: Kind) -> Kind:
         """What comes out, of values of this kind."""
         if self.name == "count":

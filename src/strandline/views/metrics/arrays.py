@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.errors import Invalid
-from strandline.views.metrics.batch import Table, with_rows
+from strandline.views.metrics.batch import Row, Table, with_rows
 from strandline.views.metrics.kinds import (
     AT_MAX,
     AT_MIN,
@@ -26,7 +26,13 @@ from strandline.views.metrics.kinds import (
     kind_of_value,
     to_bits,
 )
-from strandline.views.metrics.names import canonical, check_name
+from strandline.views.metrics.names import (
+    BETWEEN,
+    NAME_BYTES_MAX,
+    canonical,
+    check_name,
+    check_size,
+)
 
 KindOf = Callable[[str], Kind | None]
 """What kind the values of a field are, when that is known."""
@@ -111,18 +117,24 @@ def _series(table: Any, tags: Sequence[str]) -> tuple[list[bytes], Ints | None]:
     for values, numbers in columns:
         keys = np.unique(keys * len(values) + numbers, return_inverse=True)[1]
     _, places, rows = np.unique(keys, return_index=True, return_inverse=True)
-    found: list[bytes] = []
-    for place in places.tolist():
-        found.append(
-            canonical(
-                {
-                    tag: values[numbers[place]]
-                    for tag, (values, numbers) in zip(tags, columns, strict=True)
-                    if values[numbers[place]]
-                }
-            )
-        )
+    parts = []
+    for tag, (values, numbers) in sorted(zip(tags, columns, strict=True)):
+        packed = _packed(tag, values)
+        parts.append([packed[number] for number in numbers[places].tolist()])
+    found = [BETWEEN.join(filter(None, part)) for part in zip(*parts, strict=True)]
+    check_size(max(map(len, found)))
     return found, None if len(found) == 1 else rows.astype("<i8")
+
+
+def _packed(tag: str, values: list[str]) -> list[bytes]:
+    """A tag with each of its values, canonical; nothing where there is none."""
+    together = "".join(values)
+    if max(map(len, values)) >= NAME_BYTES_MAX or not (
+        together.isascii() and together.isprintable()
+    ):
+        return [canonical({tag: value}) if value else b"" for value in values]
+    begin = check_name(tag, "a tag") + "\x00"
+    return [(begin + value).encode() if value else b"" for value in values]
 
 
 def _tag(column: Any, name: str) -> tuple[list[str], Ints]:
@@ -169,20 +181,19 @@ def _are_exact(values: Ints) -> bool:
 
 def row_of(
     measurement: str, tags: Mapping[str, str], fields: Mapping[str, Any], at: int, kind_of: KindOf
-) -> Table:
-    """One row as a table. A whole number in a field of floats is a float."""
+) -> Row:
+    """One row. A whole number in a field of floats is a float."""
     check_name(measurement, "a measurement")
     if not fields:
         raise Invalid("a point needs at least one field")
     if not isinstance(at, int) or not AT_MIN <= at <= AT_MAX:
         raise Invalid(f"{at!r} is no time: give nanoseconds since 1970")
-    named, columns = [], []
+    named, bits = [], []
     for name in sorted(fields):
         value = fields[name]
         kind = kind_of_value(value)
         if kind is Kind.INT and kind_of(name) is Kind.FLOAT and abs(value) <= FLOAT_EXACT_MAX:
             kind = Kind.FLOAT
         named.append((check_name(name, "a field"), kind))
-        columns.append(np.array([bits_of(value, kind)], dtype="<i8"))
-    times = np.array([at], dtype="<i8")
-    return Table(measurement, tuple(named), [canonical(tags)], None, times, columns)
+        bits.append(bits_of(value, kind))
+    return Row(measurement, tuple(named), canonical(tags), at, tuple(bits))

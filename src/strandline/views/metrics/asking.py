@@ -19,9 +19,9 @@ from strandline.views.metrics.catalogue import Field, Measurement
 from strandline.views.metrics.fold import MetricsFold
 from strandline.views.metrics.kinds import AT_MIN, INT64_MAX, Ints, from_bits
 from strandline.views.metrics.names import tags_of
-from strandline.views.metrics.reading import Stretch
+from strandline.views.metrics.reading import Part, Stretch, no_entries
 from strandline.views.metrics.series import Matcher
-from strandline.views.metrics.windows import Groups, outcome, usable_width
+from strandline.views.metrics.windows import WHOLE, Groups, outcome
 
 EACH = "*"
 """Groups of one series each."""
@@ -48,7 +48,7 @@ class _Found(NamedTuple):
 def points(fold: MetricsFold, question: Question, limit: int | None = None) -> Answer:
     """The points themselves, series by series; of each the first ones up to the limit."""
     found = _find(fold, question)
-    read = joined(list(fold.reader.read(found.stretch)))
+    read = joined(list(fold.reader.series(found.stretch)))
     groups, group = _each(found.measurement, found.stretch.series)
     place = group[found.stretch.series.searchsorted(read.series)]
     order = np.argsort(place, kind="stable")
@@ -68,9 +68,8 @@ def aggregated(
 ) -> list[Answer]:
     """What the points come to, for each aggregate. A sum of integers may not fit into one."""
     found = _find(fold, question)
-    usable = {usable_width(aggregate, width) for aggregate in aggregates}
-    parts = list(fold.reader.parts(found.stretch, usable=None if None in usable else usable.pop()))
-    named, groups = _grouped(found, by)
+    parts = _parts(fold, found.stretch, aggregates, width)
+    named, groups = _grouped(found, by, ranked=any(each.is_by_time for each in aggregates))
     answers = []
     for each in aggregates:
         made = outcome(parts, found.field.kind, each, groups, width)
@@ -119,14 +118,25 @@ def _find(fold: MetricsFold, question: Question) -> _Found:
     return _Found(measurement, field, Stretch(field.number, series, first, question.next))
 
 
-def _grouped(found: _Found, by: Sequence[str]) -> tuple[Sequence[dict[str, str]], Groups]:
+def _parts(
+    fold: MetricsFold, stretch: Stretch, aggregates: Sequence[Aggregate], width: int | None
+) -> list[Part]:
+    if any(each.name == "rate" for each in aggregates):
+        return [Part(points, no_entries()) for points in fold.reader.series(stretch)]
+    reads_all = any(each.name == "percentile" for each in aggregates)
+    return list(fold.reader.pieces(stretch, None if reads_all else width or WHOLE))
+
+
+def _grouped(
+    found: _Found, by: Sequence[str], *, ranked: bool
+) -> tuple[Sequence[dict[str, str]], Groups]:
     series = found.stretch.series
     table = found.measurement.series
     if by == EACH:
         named, group = _each(found.measurement, series)
         return named, Groups(series, group, group)
     named, group = table.groups(series, by)
-    return named, Groups(series, group, table.ranks(series))
+    return named, Groups(series, group, table.ranks(series) if ranked else None)
 
 
 def _each(measurement: Measurement, series: Ints) -> tuple[list[dict[str, str]], Ints]:

@@ -33,7 +33,7 @@ import numpy as np
 from strandline.errors import Corrupt
 from strandline.views.metrics.kinds import Ints, Kind
 from strandline.views.metrics.names import BETWEEN_SERIES
-from strandline.views.metrics.packing import pack, unpack
+from strandline.views.metrics.packing import pack, pack_one, unpack, unpack_one
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -65,9 +65,19 @@ class Table(NamedTuple):
         return len(self.at) * len(self.fields)
 
 
+class Row(NamedTuple):
+    """One row by itself: most writes are no more, and for one columns would cost too much."""
+
+    measurement: str
+    fields: tuple[tuple[str, Kind], ...]
+    series: bytes
+    at: int
+    bits: tuple[int, ...]
+
+
 class _Stored(msgspec.Struct, frozen=True, array_like=True):
     measurement: str
-    fields: list[tuple[str, int]]
+    fields: Sequence[tuple[str, Kind]]
     series: bytes
     count: int
     rows: bytes
@@ -85,12 +95,39 @@ def encode(tables: Sequence[Table]) -> bytes:
     return _ENCODER.encode([_stored(table) for table in tables])
 
 
-def decode(data: bytes) -> list[Table]:
-    """The tables again; Corrupt when it is not what ``encode`` gave."""
+def encode_row(row: Row) -> bytes:
+    """The same for one row."""
+    stored = _Stored(
+        measurement=row.measurement,
+        fields=row.fields,
+        series=_PLAIN + row.series,
+        count=1,
+        rows=b"",
+        at=pack_one(row.at),
+        columns=[pack_one(bits) for bits in row.bits],
+        order=b"",
+    )
+    return _ENCODER.encode((stored,))
+
+
+def decode(data: bytes) -> list[Table] | Row:
+    """The tables again, or the row; Corrupt when it is not what was encoded."""
     try:
-        return [_table(stored) for stored in _DECODER.decode(data)]
+        found = _DECODER.decode(data)
+        if len(found) == 1 and found[0].count == 1:
+            row = _row(found[0])
+            if row is not None:
+                return row
+        return [_table(stored) for stored in found]
     except (msgspec.DecodeError, ValueError, zstd.ZstdError) as error:
         raise Corrupt(f"points cannot be read ({error})", path="a record") from error
+
+
+def table_of(row: Row) -> Table:
+    """A row as a table."""
+    at = np.array([row.at], dtype="<i8")
+    columns = [np.array([bits], dtype="<i8") for bits in row.bits]
+    return Table(row.measurement, row.fields, [row.series], None, at, columns)
 
 
 def cut(table: Table) -> Iterator[Table]:
@@ -131,7 +168,7 @@ def _stored(table: Table) -> _Stored:
     short = len(joined) < _ZSTD_BYTES_MIN
     return _Stored(
         measurement=table.measurement,
-        fields=[(name, int(kind)) for name, kind in table.fields],
+        fields=table.fields,
         series=_PLAIN + joined if short else _ZSTD + zstd.compress(joined, 1),
         count=len(table.at),
         rows=b"" if table.rows is None else pack(table.rows, Kind.INT),
@@ -144,8 +181,18 @@ def _stored(table: Table) -> _Stored:
     )
 
 
+def _row(stored: _Stored) -> Row | None:
+    at, *bits = map(unpack_one, (stored.at, *stored.columns))
+    if at is None or None in bits or stored.rows or stored.series[:1] != _PLAIN:
+        return None
+    if len(bits) != len(stored.fields) or BETWEEN_SERIES in stored.series:
+        return None
+    known = tuple(number for number in bits if number is not None)
+    return Row(stored.measurement, tuple(stored.fields), stored.series[1:], at, known)
+
+
 def _table(stored: _Stored) -> Table:
-    count, fields = stored.count, tuple((name, Kind(kind)) for name, kind in stored.fields)
+    count, fields = stored.count, tuple(stored.fields)
     series = _series(stored.series)
     rows = unpack(stored.rows, count, Kind.INT) if stored.rows else None
     if rows is None:

@@ -67,6 +67,7 @@ class Catalogue:
         self.measurements: list[Measurement] = []
         self.fields: list[Field] = []
         self._by_name: dict[str, Measurement] = {}
+        self.series_count = 0
         self._fields_saved = 0
         self._floors = np.empty(0, dtype="<i8")
 
@@ -96,16 +97,19 @@ class Catalogue:
 
     def numbers_of(self, measurement: Measurement, series: Sequence[bytes]) -> Ints:
         """The numbers of series, by their tags; new ones get a number."""
-        table = measurement.series
-        known = list(map(table.by_tags.get, series))
+        known = list(map(measurement.series.by_tags.get, series))
         if None in known:
-            for place, packed in enumerate(series):
-                number = table.by_tags.get(packed)
-                if number is None:
-                    number = table.add(packed)
-                    measurement.new_series.append((number, packed))
-                known[place] = number
+            known = [self.number_of(measurement, packed) for packed in series]
         return np.array(known, dtype="<i8")
+
+    def number_of(self, measurement: Measurement, packed: bytes) -> int:
+        """The number of one series."""
+        number = measurement.series.by_tags.get(packed)
+        if number is None:
+            number = measurement.series.add(packed)
+            measurement.new_series.append((number, packed))
+            self.series_count += 1
+        return number
 
     def floors(self) -> Ints:
         """The floor of each field."""
@@ -126,6 +130,7 @@ class Catalogue:
         """Series without points."""
         if len(numbers):
             measurement.series = measurement.series.without(numbers)
+            self.series_count -= len(numbers)
             gone = set(numbers.tolist())
             measurement.gone_series += gone
             measurement.new_series = [one for one in measurement.new_series if one[0] not in gone]
@@ -151,6 +156,7 @@ class Catalogue:
             for (_, series), packed in facts.all("s", number, kind=bytes):
                 measurement.series.add(packed, series)
             measurement.series.next_number = stored.next_series
+            self.series_count += len(measurement.series)
             for _, chunk in facts.all("t", number, kind=_Chunk):
                 numbers = unpack(chunk.series, chunk.count, Kind.INT)
                 measurement.series.seen(numbers, unpack(chunk.last_at, chunk.count, Kind.INT))

@@ -38,7 +38,7 @@ def _sum_of_columns(measurement: Measurement, field: Field, reader: Reader) -> i
     name = f"{measurement.name}\x00{field.name}\x00{int(field.kind)}\x00".encode()
     series = measurement.series
     wanted = Stretch(field.number, series.numbers(), measurement.floor, INT64_MAX)
-    for points in reader.read(wanted):
+    for points in reader.series(wanted):
         starts = np.flatnonzero(np.append(True, points.series[1:] != points.series[:-1]))
         if not len(points.at):
             continue

@@ -25,7 +25,7 @@ from strandline.memory import Share
 from strandline.reservoir.map.map import PagedMap
 from strandline.reservoir.session import Session
 from strandline.view_config import MetricsConfig
-from strandline.views.metrics.batch import Table, with_rows
+from strandline.views.metrics.batch import Row, Table, with_rows
 from strandline.views.metrics.catalogue import Catalogue, Measurement
 from strandline.views.metrics.digest import digest_of
 from strandline.views.metrics.facts import Facts
@@ -155,7 +155,9 @@ class MetricsFold:
         assert source == 0, "a metrics view has one topic"
         for seq, ts, meta, data in zip(rows.seqs, rows.stamps, rows.metas, rows.data, strict=True):
             said = meaning(meta, data, ts)
-            if isinstance(said, Written):
+            if isinstance(said, Row):
+                self._take_row(said, seq)
+            elif isinstance(said, Written):
                 self._take(said.tables, seq)
                 if said.progress is not None:
                     self._advance(said.progress, seq)
@@ -245,6 +247,27 @@ class MetricsFold:
             places = np.argsort(order, kind="stable")
             self._add(columns[places], at[places], bits[places])
 
+    def _take_row(self, row: Row, seq: int) -> None:
+        """The same for one row, without columns."""
+        at, catalogue = row.at, self.catalogue
+        measurement = catalogue.measurement(row.measurement)
+        self.lives.add(seq, measurement.number, at)
+        fields = [catalogue.field(measurement, name, kind, seq) for name, kind in row.fields]
+        if at < measurement.floor:
+            self.counts.below_floor += len(fields)
+            return
+        if None in fields:
+            self.counts.other_kind += fields.count(None)
+            if not any(fields):
+                return
+        self.standings.late(measurement.name, at, at)
+        series = catalogue.number_of(measurement, row.series)
+        for field, bits in zip(fields, row.bits, strict=True):
+            if field is not None:
+                if not self._tail.room:
+                    self.flush()
+                self._tail.add_one(field.number << FIELD_SHIFT | series, at, bits)
+
     def _columns(self, table: Table, seq: int) -> Iterator[tuple[Ints, Ints, Ints, Ints | None]]:
         """What there is to take of a table, field by field: columns, times, bits, order."""
         measurement = self.catalogue.measurement(table.measurement)
@@ -261,7 +284,7 @@ class MetricsFold:
         self.counts.other_kind += fields.count(None) * len(at)
         if not any(fields):
             return
-        self.standings.late(measurement.name, at)
+        self.standings.late(measurement.name, at, int(at.min()))
         numbers = self.catalogue.numbers_of(measurement, table.series)
         rows = numbers if table.rows is None else numbers[table.rows]
         for field, bits in zip(fields, table.columns, strict=True):
@@ -321,12 +344,9 @@ class MetricsFold:
         """Look at what is slow to look at, too."""
         maps = self._index.map.statistics().ram_bytes + self._facts.map.statistics().ram_bytes
         self._still = maps + self.catalogue.ram
-        self._series_measured = self._series_count()
+        self._series_measured = self.catalogue.series_count
         self._meter.set(self._ram())
 
     def _ram(self) -> int:
-        grown = self._series_count() - self._series_measured
+        grown = self.catalogue.series_count - self._series_measured
         return self._still + grown * _SERIES_BYTES + self._tail.ram + self._pages.ram
-
-    def _series_count(self) -> int:
-        return sum(map(len, (measurement.series for measurement in self.catalogue.measurements)))

@@ -96,6 +96,16 @@ class Index:
             return found[1:]
         return found
 
+    def find_one(self, run: int, field: int, series: int, first: int, following: int) -> Entries:
+        """Entries of the blocks that may have points of one series between two times."""
+        prefix = _PREFIX.pack(run, field)
+        start, end = _key(run, field, series, first), _key(run, field, series, following)
+        before = next(self.map.range(prefix, start, reverse=True), None)
+        values = [] if before is None else [before[1]]
+        values += [value for _, value in self.map.range(start, end)]
+        found = np.frombuffer(b"".join(values), dtype=ENTRY)
+        return found[found["last_series"] >= series]
+
     def scan(
         self, run: int, field: int, first_series: int, next_series: int = SERIES_NEXT_MAX
     ) -> Iterator[tuple[bytes, bytes]]:

@@ -25,13 +25,13 @@ from strandline.views.metrics.aggregates import parse_aggregate
 from strandline.views.metrics.answer import Answer
 from strandline.views.metrics.arrays import row_of, tables_of
 from strandline.views.metrics.asking import EACH, Question
-from strandline.views.metrics.batch import Table
+from strandline.views.metrics.batch import Row, Table
 from strandline.views.metrics.durations import duration_ns
 from strandline.views.metrics.fold import MetricsFold
 from strandline.views.metrics.kinds import AT_MIN, INT64_MAX, Kind
 from strandline.views.metrics.lines import parse
 from strandline.views.metrics.names import tags_of
-from strandline.views.metrics.records import draft_points, draft_rule
+from strandline.views.metrics.records import draft_points, draft_row, draft_rule
 from strandline.views.metrics.report import Cardinality, Statistics, cardinality_of, statistics_of
 from strandline.views.metrics.rules import Downsample, Keep, Removed, Rule, checked, name_of
 from strandline.views.metrics.series import Matcher
@@ -72,8 +72,9 @@ class Metrics:
     ) -> Appended:
         """One point for each field, at a time in nanoseconds since 1970; without one, now."""
         when = self._now_ns() if at is None else at
-        table = row_of(measurement, tags, fields, when, self._kinds(measurement))
-        return self._append([table])
+        row = row_of(measurement, tags, fields, when, self._kinds(measurement))
+        self._host.world.share.admit(POINT_BYTES * len(row.bits) + SERIES_BYTES)
+        return self._place([row], draft_row(row))
 
     def write_lines(
         self, text: str | bytes, *, precision: Literal["ns", "us", "ms", "s"] = "ns"
@@ -230,18 +231,20 @@ class Metrics:
             return statistics_of(fold, refused=self._refused)
 
     def _append(self, tables: list[Table]) -> Appended:
-        draft = draft_points(tables)
         points = sum(table.points for table in tables)
         series = sum(len(table.series) for table in tables)
         self._host.world.share.admit(
             POINT_BYTES * points + SERIES_BYTES * self._new(tables, series)
         )
-        if self._is_known(tables):
+        return self._place(tables, draft_points(tables))
+
+    def _place(self, written: Sequence[Table | Row], draft: Draft) -> Appended:
+        if self._is_known(written):
             return self._host.append(draft)
 
         def decision(fold: MetricsFold) -> Draft:
-            for table in tables:
-                self._check(fold, table)
+            for each in written:
+                self._check(fold, each)
             return draft
 
         appended = self._host.decide(decision)
@@ -257,38 +260,38 @@ class Metrics:
         )
         return 0 if series <= known else series - known
 
-    def _is_known(self, tables: list[Table]) -> bool:
+    def _is_known(self, written: Sequence[Table | Row]) -> bool:
         """Whether every field is there, with the right kind, and no point is too old.
 
         Looked at without the lock: a kind never changes once it is there, and a floor that rises
         now might as well rise when the points are in.
         """
         find = self._host.fold.catalogue.find
-        for table in tables:
-            measurement = find(table.measurement)
-            if measurement is None or int(table.at.min()) < measurement.floor:
+        for each in written:
+            measurement = find(each.measurement)
+            if measurement is None or _earliest(each) < measurement.floor:
                 return False
-            for name, kind in table.fields:
+            for name, kind in each.fields:
                 field = measurement.fields.get(name)
                 if field is None or field.kind is not kind:
                     return False
         return True
 
-    def _check(self, fold: MetricsFold, table: Table) -> None:
-        measurement = fold.catalogue.find(table.measurement)
+    def _check(self, fold: MetricsFold, written: Table | Row) -> None:
+        measurement = fold.catalogue.find(written.measurement)
         if measurement is None:
             return
-        for name, kind in table.fields:
+        for name, kind in written.fields:
             field = measurement.fields.get(name)
             if field is not None and field.kind is not kind:
-                self._refused += table.points
+                self._refused += 1
                 raise Invalid(
                     f"field {name!r} of {measurement.name!r} is {field.kind.label}, not "
                     f"{kind.label}; nothing was written"
                 )
-        oldest = int(table.at.min())
+        oldest = _earliest(written)
         if oldest < measurement.floor:
-            self._refused += table.points
+            self._refused += 1
             raise Invalid(
                 f"a point of {measurement.name!r} at {oldest} is too old: points before "
                 f"{measurement.floor} are gone; nothing was written"
@@ -326,6 +329,10 @@ class Metrics:
 
     def _now_ns(self) -> int:
         return self._host.world.clock.now_us() * 1000
+
+
+def _earliest(written: Table | Row) -> int:
+    return written.at if isinstance(written, Row) else int(written.at.min())
 
 
 def _equal(tags: Mapping[str, str] | None) -> tuple[Matcher, ...]:

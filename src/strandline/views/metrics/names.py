@@ -25,6 +25,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 def check_name(name: str, what: str) -> str:
     """The name itself when it may be one."""
+    if type(name) is str and len(name) < 100 and name.isascii() and name.isprintable() and name:
+        return name  # as nearly all are
     if not isinstance(name, str) or not name:
         raise Invalid(f"{name!r} cannot be {what}: give a string that is not empty")
     if _CONTROL.search(name):
@@ -44,9 +46,14 @@ def canonical(tags: Mapping[str, str]) -> bytes:
     for key in sorted(tags):
         parts += check_name(key, "a tag"), check_name(tags[key], f"the value of tag {key!r}")
     packed = "\x00".join(parts).encode()
-    if len(packed) > TAGS_BYTES_MAX:
-        raise Invalid(f"the tags of a series have {len(packed)} bytes, {TAGS_BYTES_MAX} at most")
+    check_size(len(packed))
     return packed
+
+
+def check_size(size: int) -> None:
+    """Raise when the tags of a series are too large."""
+    if size > TAGS_BYTES_MAX:
+        raise Invalid(f"the tags of a series have {size} bytes, {TAGS_BYTES_MAX} at most")
 
 
 def tags_of(packed: bytes) -> dict[str, str]:

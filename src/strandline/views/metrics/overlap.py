@@ -1,6 +1,7 @@
-"""Which blocks of one series have a stretch of time to themselves. Pure.
+"""Where points of different origins may meet in time. Pure.
 
-Such a block can be used unread: no other point lies between its points, and none replaces one.
+A block that has a stretch of time to itself can be used unread: no other point lies between its
+points, and none replaces one.
 """
 
 from __future__ import annotations
@@ -24,6 +25,29 @@ def in_order(points: Points) -> Points:
     points = points.chosen(np.lexsort((at, series)))
     same = (points.series[1:] == points.series[:-1]) & (points.at[1:] == points.at[:-1])
     return points.chosen(np.append(~same, True)) if same.any() else points
+
+
+def contested(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The times, first and last, that more than one of the spans has; in order, apart."""
+    found: list[tuple[int, int]] = []
+    reached: int | None = None
+    for low, high in sorted(spans):
+        if reached is not None and low <= reached:
+            both = low, min(high, reached)
+            if found and both[0] <= found[-1][1]:
+                before = found.pop()
+                both = before[0], max(before[1], both[1])
+            found.append(both)
+        reached = high if reached is None else max(reached, high)
+    return found
+
+
+def touching(low: Ints, high: Ints, times: list[tuple[int, int]]) -> Mask:
+    """Which spans have some of the times."""
+    found = np.zeros(len(low), dtype=bool)
+    for first, last in times:
+        found |= (low <= last) & (high >= first)
+    return found
 
 
 def undisturbed(blocks: Entries, points: Points) -> Mask:

@@ -52,6 +52,19 @@ def pack(bits: Ints, kind: Kind, *, small: bool = False) -> bytes:
     return _CHUNK + chunk if len(chunk) < 8 * count else _RAW + column.tobytes()
 
 
+def pack_one(bits: int) -> bytes:
+    """One number, of any kind."""
+    return _ONE.pack(RAW, bits)
+
+
+def unpack_one(data: bytes) -> int | None:
+    """One number that ``pack_one`` has packed; None for anything else."""
+    if len(data) != _ONE.size or data[0] != RAW:
+        return None
+    bits: int = _ONE.unpack(data)[1]
+    return bits
+
+
 def unpack(data: bytes, count: int, kind: Kind) -> Ints:
     """So many numbers again; Corrupt when it is not so many."""
     try:

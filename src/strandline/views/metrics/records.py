@@ -19,7 +19,15 @@ from collections.abc import Sequence
 import msgspec
 
 from strandline.errors import Corrupt, Invalid
-from strandline.views.metrics.batch import Table, cut, decode, encode
+from strandline.views.metrics.batch import (
+    Row,
+    Table,
+    cut,
+    decode,
+    encode,
+    encode_row,
+    table_of,
+)
 from strandline.views.metrics.lines import parse
 from strandline.views.metrics.rules import Downsample, Keep, Progress, Removed, Rule
 from strandline.views.view import MARKS, Draft
@@ -29,6 +37,7 @@ POINTS = MARK + b"p"
 MADE = MARK + b"d"
 RULE = MARK + b"r"
 FLOOR = MARK + b"f"
+_POINTS_ONCE = (POINTS,)
 
 
 class Floor(msgspec.Struct, frozen=True, array_like=True):
@@ -45,7 +54,7 @@ class Written(msgspec.Struct, frozen=True):
     progress: Progress | None = None
 
 
-Meaning = Written | Keep | Downsample | Removed | Floor | None
+Meaning = Row | Written | Keep | Downsample | Removed | Floor | None
 """What a record says to the view; None: nothing."""
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -63,6 +72,11 @@ def draft_points(tables: Sequence[Table], progress: Progress | None = None) -> D
     return Draft(0, data, metas=metas)
 
 
+def draft_row(row: Row) -> Draft:
+    """The record of one row."""
+    return Draft(0, (encode_row(row),), metas=_POINTS_ONCE)
+
+
 def draft_rule(rule: Rule | Removed) -> Draft:
     return Draft(0, [_encode(rule)], metas=[RULE])
 
@@ -77,9 +91,12 @@ def meaning(meta: bytes | None, data: bytes, ts_us: int) -> Meaning:
         if meta is None or not meta.startswith(MARK):
             return Written(parse(data, precision="ns", now_ns=ts_us * 1000))
         if meta == POINTS:
-            return Written(decode(data))
+            found = decode(data)
+            return found if isinstance(found, Row) else Written(found)
         if meta.startswith(MADE):
-            return Written(decode(data), _progress.decode(meta[len(MADE) :]))
+            made = decode(data)
+            tables = [table_of(made)] if isinstance(made, Row) else made
+            return Written(tables, _progress.decode(meta[len(MADE) :]))
         if meta == RULE:
             rule: Keep | Downsample | Removed = _rule.decode(data)
             return rule

@@ -37,8 +37,8 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     """Points of plain records that were passed over: their field has another kind."""
     below_floor_points: int
     """Points of plain records that were passed over: they were too old."""
-    refused_points: int
-    """Points of writes that were refused, since the view was opened."""
+    refused_writes: int
+    """Writes that were refused, since the view was opened: too old, or of another kind."""
 
 
 def cardinality_of(fold: MetricsFold) -> Cardinality:
@@ -64,5 +64,5 @@ def statistics_of(fold: MetricsFold, *, refused: int) -> Statistics:
         ignored_records=fold.counts.ignored,
         other_kind_points=fold.counts.other_kind,
         below_floor_points=fold.counts.below_floor,
-        refused_points=refused,
+        refused_writes=refused,
     )

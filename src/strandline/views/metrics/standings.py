@@ -63,15 +63,16 @@ class Standings:
         standing.stale.difference_update(progress.redone)
         standing.progress_seq = seq
 
-    def late(self, measurement: str, at: Ints) -> None:
+    def late(self, measurement: str, at: Ints | int, earliest: int) -> None:
         """Points have come, all above the floor: windows that were done may be stale."""
         for standing in self._of_source.get(measurement, ()):
             until = standing.until
-            if until is None or int(at.min()) >= until:
+            if until is None or earliest >= until:
                 continue
             assert isinstance(standing.rule, Downsample), "only they have a source"
             width = standing.rule.window_ns
-            windows = np.unique(at[at < until] // width) * width
+            times = np.atleast_1d(at)
+            windows = np.unique(times[times < until] // width) * width
             floor = self._floors.get(standing.rule.into, INT64_MIN)
             standing.stale.update(windows[windows >= floor].tolist())
 

@@ -23,8 +23,14 @@ from strandline.views.metrics.kinds import Ints, Kind, Values, numbers
 from strandline.views.metrics.overlap import Mask
 from strandline.views.metrics.reading import Part
 
+WHOLE = 1 << 62
+"""A width that has all times in a few windows."""
+
 _HALF = 32
 _LOW = (1 << _HALF) - 1
+_PARTITION_SIZE = 128
+"""Above so many points in a window it is quicker to look for a rank than to sort them all."""
+_REDUCES = {"min": np.minimum, "max": np.maximum, "sum": np.add}
 
 
 class Groups(NamedTuple):
@@ -33,14 +39,14 @@ class Groups(NamedTuple):
     series: Ints
     """In order of their numbers."""
     group: Ints
-    rank: Ints
-    """The place of each series in the order of their tags."""
+    rank: Ints | None = None
+    """The place of each series in the order of their tags; not known when it does not matter."""
 
     def of(self, series: Ints) -> Ints:
         return self.group[self.series.searchsorted(series)]
 
     def ranks(self, series: Ints) -> Ints:
-        return self.rank[self.series.searchsorted(series)]
+        return series if self.rank is None else self.rank[self.series.searchsorted(series)]
 
 
 class Outcome(NamedTuple):
@@ -67,13 +73,10 @@ class _Sums(NamedTuple):
     size: Ints
     first_at: Ints
     last_at: Ints
-    first: Values
-    last: Values
-    low: Values
-    high: Values
-    total: Values
-    """Of integers the part above 32 bits; the rest is apart, so that no sum overflows."""
+    value: Values
+    """What is asked for: their minimum, maximum, first, last, or sum."""
     rest: Ints
+    """Of a sum of integers the lower half: the value is the upper one, so that none overflows."""
 
 
 def outcome(
@@ -93,101 +96,86 @@ def _outcome(
     if aggregate.name == "rate":
         points = joined([part.points for part in parts])
         return _rates(points, kind, aggregate.per_ns, groups, width)
-    pieces = [sums for part in parts for sums in _sums_of(part, kind, width)]
+    name = "sum" if aggregate.name == "avg" else aggregate.name
+    pieces = [sums for part in parts for sums in _sums_of(part, kind, name, width)]
     if not pieces:
         nothing = np.empty(0, dtype="<i8")
         return Outcome(nothing, nothing, nothing)
     together = _Sums(*map(np.concatenate, zip(*pieces, strict=True)))
-    return _together(together, kind, aggregate, groups, width)
+    return _together(together, kind, aggregate.name, groups, width)
 
 
-def usable_width(aggregate: Aggregate, width: int | None) -> int | None:
-    """Whether blocks may stand for their points, and in windows of what width."""
-    if aggregate.name in ("percentile", "rate"):
-        return None
-    return 1 << 62 if width is None else width
-
-
-def _sums_of(part: Part, kind: Kind, width: int | None) -> list[_Sums]:
+def _sums_of(part: Part, kind: Kind, name: str, width: int | None) -> list[_Sums]:
     found = []
     if len(part.points.at):
-        found.append(_sums_of_points(part.points, kind, width))
+        found.append(_sums_of_points(part.points, kind, name, width))
     if len(part.blocks):
-        found.append(_sums_of_blocks(part.blocks, kind, width))
+        found.append(_sums_of_blocks(part.blocks, kind, name, width))
     return found
 
 
-def _sums_of_points(points: Points, kind: Kind, width: int | None) -> _Sums:
+def _sums_of_points(points: Points, kind: Kind, name: str, width: int | None) -> _Sums:
     values, window = numbers(points.bits, kind), _windows(points.at, width)
     starts = np.flatnonzero(_changes(points.series, window))
     ends = np.append(starts[1:], len(values)) - 1
-    total, rest = _halves(values, kind)
+    rest = np.zeros(len(starts), dtype="<i8")
+    if name == "sum" and kind is not Kind.FLOAT:
+        value: Values = np.add.reduceat(values >> _HALF, starts)
+        rest = np.add.reduceat(values & _LOW, starts)
+    elif name in _REDUCES:
+        value = _REDUCES[name].reduceat(values, starts)
+    else:
+        value = values[ends if name == "last" else starts]
     return _Sums(
         series=points.series[starts],
         window=window[starts],
         size=ends + 1 - starts,
         first_at=points.at[starts],
         last_at=points.at[ends],
-        first=values[starts],
-        last=values[ends],
-        low=np.minimum.reduceat(values, starts),
-        high=np.maximum.reduceat(values, starts),
-        total=np.add.reduceat(total, starts),
-        rest=np.add.reduceat(rest, starts) if len(rest) else np.zeros(len(starts), dtype="<i8"),
+        value=value,
+        rest=rest,
     )
 
 
-def _sums_of_blocks(blocks: Entries, kind: Kind, width: int | None) -> _Sums:
-    total, rest = _halves(numbers(blocks["total"].copy(), kind), kind)
+def _sums_of_blocks(blocks: Entries, kind: Kind, name: str, width: int | None) -> _Sums:
+    column = {"min": "low", "max": "high", "sum": "total", "last": "last"}.get(name, "first")
+    value = numbers(blocks[column].copy(), kind)
+    rest = np.zeros(len(blocks), dtype="<i8")
+    if name == "sum" and kind is not Kind.FLOAT:
+        value, rest = value >> _HALF, value & _LOW
     return _Sums(
         series=blocks["series"].astype("<i8"),
         window=_windows(blocks["min_at"], width),
         size=blocks["count"].astype("<i8"),
         first_at=blocks["min_at"].astype("<i8"),
         last_at=blocks["max_at"].astype("<i8"),
-        first=numbers(blocks["first"].copy(), kind),
-        last=numbers(blocks["last"].copy(), kind),
-        low=numbers(blocks["low"].copy(), kind),
-        high=numbers(blocks["high"].copy(), kind),
-        total=total,
-        rest=rest if len(rest) else np.zeros(len(blocks), dtype="<i8"),
+        value=value,
+        rest=rest,
     )
 
 
-def _together(
-    sums: _Sums, kind: Kind, aggregate: Aggregate, groups: Groups, width: int | None
-) -> Outcome:
+def _together(sums: _Sums, kind: Kind, name: str, groups: Groups, width: int | None) -> Outcome:
+    """The sums of each group and window as one."""
     group = groups.of(sums.series)
-    order = np.lexsort((groups.ranks(sums.series), sums.first_at, sums.window, group))
-    group, window = group[order], sums.window[order]
+    when = sums.last_at if name == "last" else sums.first_at
+    order = np.lexsort((groups.ranks(sums.series), when, sums.window, group))
+    group, window, value = group[order], sums.window[order], sums.value[order]
     starts = np.flatnonzero(_changes(group, window))
-    at = _times(sums.first_at[order][starts], window[starts], width)
-    name = aggregate.name
+    group = group[starts]
+    at = _times(np.minimum.reduceat(sums.first_at[order], starts), window[starts], width)
     if name == "first":
-        values: Values = sums.first[order][starts]
-    elif name == "last":
-        values = _lasts(sums, groups)
-    elif name in ("min", "max"):
-        reduce = np.minimum if name == "min" else np.maximum
-        values = reduce.reduceat((sums.low if name == "min" else sums.high)[order], starts)
-    else:
-        count = np.add.reduceat(sums.size[order], starts)
-        total = np.add.reduceat(sums.total[order], starts)
-        rest = np.add.reduceat(sums.rest[order], starts)
-        if name == "count":
-            values = count
-        elif name == "avg":
-            values = _as_floats(total, rest, kind) / count
-        else:
-            return _summed(Outcome(group[starts], at, total), rest, kind)
-    return Outcome(group[starts], at, values)
-
-
-def _lasts(sums: _Sums, groups: Groups) -> Values:
-    group = groups.of(sums.series)
-    order = np.lexsort((groups.ranks(sums.series), sums.last_at, sums.window, group))
-    ends = np.flatnonzero(np.append(_changes(group[order], sums.window[order])[1:], True))
-    return sums.last[order][ends]
+        return Outcome(group, at, value[starts])
+    if name == "last":
+        return Outcome(group, at, value[np.append(starts[1:], len(value)) - 1])
+    if name in ("min", "max"):
+        return Outcome(group, at, _REDUCES[name].reduceat(value, starts))
+    count = np.add.reduceat(sums.size[order], starts)
+    if name == "count":
+        return Outcome(group, at, count)
+    total, rest = np.add.reduceat(value, starts), np.add.reduceat(sums.rest[order], starts)
+    if name == "avg":
+        return Outcome(group, at, _as_floats(total, rest, kind) / count)
+    return _summed(Outcome(group, at, total), rest, kind)
 
 
 def _percentiles(
@@ -195,17 +183,24 @@ def _percentiles(
 ) -> Outcome:
     values, window = numbers(points.bits, kind), _windows(points.at, width)
     group = groups.of(points.series)
-    first_at = _first_times(points.at, group, window)
-    order = np.lexsort((values, window, group))
-    values = values[order].astype("<f8")
-    starts = np.flatnonzero(_changes(group[order], window[order]))
-    rank = (np.diff(np.append(starts, len(values))) - 1) * (percent / 100)
-    below = np.floor(rank)
-    low = starts + below.astype("<i8")
-    share = rank - below
+    order = np.lexsort((window, group))
+    group, window, values = group[order], window[order], values[order].astype("<f8")
+    starts = np.flatnonzero(_changes(group, window))
+    sizes = np.diff(np.append(starts, len(values)))
+    rank = (sizes - 1) * (percent / 100)
+    low = starts + np.floor(rank).astype("<i8")
+    share = rank - np.floor(rank)
     high = low + (share > 0)
-    at = _times(first_at, window[order][starts], width)
-    return Outcome(group[order][starts], at, values[low] + (values[high] - values[low]) * share)
+    if len(values) > _PARTITION_SIZE * len(starts):
+        for first, size, *wanted in zip(
+            *(c.tolist() for c in (starts, sizes, low, high)), strict=True
+        ):
+            values[first : first + size].partition([place - first for place in wanted])
+    else:
+        values = values[np.lexsort((values, window, group))]
+    first_at = np.minimum.reduceat(points.at[order], starts) if len(starts) else points.at
+    at = _times(first_at, window[starts], width)
+    return Outcome(group[starts], at, values[low] + (values[high] - values[low]) * share)
 
 
 def _rates(points: Points, kind: Kind, per_ns: int, groups: Groups, width: int | None) -> Outcome:
@@ -226,11 +221,13 @@ def _rates(points: Points, kind: Kind, per_ns: int, groups: Groups, width: int |
     group = groups.of(series)
     order = np.lexsort((groups.ranks(series), window, group))
     firsts = np.flatnonzero(_changes(group[order], window[order]))
-    at = _first_times(points.at[starts], group, window)
+    if not len(firsts):
+        return Outcome(group, window, rate)
+    at = np.minimum.reduceat(points.at[starts][order], firsts)
     return Outcome(
         group[order][firsts],
         _times(at, window[order][firsts], width),
-        np.add.reduceat(rate[order], firsts) if len(firsts) else rate,
+        np.add.reduceat(rate[order], firsts),
     )
 
 
@@ -249,22 +246,11 @@ def _times(first_at: Ints, window: Ints, width: int | None) -> Ints:
     return first_at if width is None else window * width
 
 
-def _first_times(at: Ints, group: Ints, window: Ints) -> Ints:
-    order = np.lexsort((at, window, group))
-    return at[order][np.flatnonzero(_changes(group[order], window[order]))]
-
-
 def _changes(one: Ints, other: Ints) -> Mask:
     """Where one of two columns is not what it was before; the first row always."""
     changed = np.ones(len(one), dtype=bool)
     changed[1:] = (one[1:] != one[:-1]) | (other[1:] != other[:-1])
     return changed
-
-
-def _halves(values: Values, kind: Kind) -> tuple[Values, Ints]:
-    if kind is Kind.FLOAT:
-        return values, np.empty(0, dtype="<i8")
-    return values >> _HALF, values & _LOW
 
 
 def _summed(found: Outcome, rest: Ints, kind: Kind) -> Outcome:
