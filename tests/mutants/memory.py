@@ -78,6 +78,13 @@ MEMORY = {
         _SHARES,
         "test_a_finalizer_that_releases_in_the_middle_of_counting_does_not_hang",
     ),
+    "take all of a log that outgrew its checkpoints at once": Mutant(
+        "topic.checkpoint:Checkpointer._gather",
+        "if gatherer.size >= self._settings.checkpoint_bytes:",
+        "if False:",
+        "unit/topic/test_checkpoint",
+        "test_a_log_that_outgrew_its_checkpoints_is_taken_in_parts",
+    ),
     "bring nothing down ahead of need": Mutant(
         "memory:Share.relieve",
         "if self.used > self._calm:",

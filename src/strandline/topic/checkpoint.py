@@ -2,7 +2,8 @@
 
     1 sync the log; everything up to here is what this checkpoint covers
     2 read that part of the log, frame by frame, and sort the records by topic
-    3 write segments: one for each topic with much news, one shared by all the others
+    3 write segments: one for each topic with much news, one shared by all the others; and again,
+      when the log has more than fits into memory: it may have grown faster than it was checkpointed
     4 write a root that lists them and says where replay begins (``topic/roots.py``)
     5 point the topics at the segments, drop their tail entries, put a mark on the log
     6 remove WAL files that neither of the two newest roots needs
@@ -13,7 +14,8 @@ known to be covered. No step changes a file that an older root refers to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Generator, Sequence
 
 from strandline.env.clock import Clock
 from strandline.env.disk import Disk
@@ -78,9 +80,13 @@ class Checkpointer:
             shard.flush()
             shard.committer.sync_now()
             upto[shard.number] = shard.committer.synced
-        gatherer = self._gather(upto)
-        made = self._write_segments(gatherer.finish())
-        news = gatherer.payloads
+        made: dict[int, list[Run]] = {}
+        news: dict[int, int] = {}
+        with contextlib.closing(self._gather(upto)) as parts:
+            for part in parts:
+                self._write_segments(part.finish(), made)
+                for topic_id, payload in part.payloads.items():
+                    news[topic_id] = news.get(topic_id, 0) + payload
         self._roots.write(upto, list(self._library.segments), self._term(), news)
         self._swap(made, upto, news)
         for shard in self._catalog.shards:
@@ -99,8 +105,9 @@ class Checkpointer:
     def _term(self) -> int:
         return max(shard.writer.term for shard in self._catalog.shards)
 
-    def _gather(self, upto: dict[int, int]) -> _Gatherer:
-        """The records below these lsns that are not yet in segments, by topic."""
+    def _gather(self, upto: dict[int, int]) -> Generator[_Gatherer, None, None]:
+        """The records below these lsns that are not yet in segments, by topic; in parts of about
+        ``checkpoint_bytes``. Fills in the lsns of shards that are no longer used."""
         root = self._roots.current
         store_id = root.store_id
         logs = []
@@ -116,16 +123,19 @@ class Checkpointer:
                     continue
                 for frame in log.scan(place, start, until_lsn=upto.get(shard)):
                     gatherer.add(frame)
+                    if gatherer.size >= self._settings.checkpoint_bytes:
+                        yield gatherer
+                        gatherer = _Gatherer(self._catalog)
             for log in logs:
                 known = root.replay_lsn(log.files.shard)
                 upto.setdefault(log.files.shard, max(log.end_lsn, known))
         finally:
             for log in logs:
                 log.files.close()
-        return gatherer
+        yield gatherer
 
-    def _write_segments(self, gathered: dict[int, list[Rows]]) -> dict[int, list[Run]]:
-        """Segments for what was gathered; the new runs by topic."""
+    def _write_segments(self, gathered: dict[int, list[Rows]], made: dict[int, list[Run]]) -> None:
+        """Segments for what was gathered; adds the new runs by topic to ``made``."""
         large: dict[int, list[Rows]] = {}
         small: dict[int, list[Rows]] = {}
         for topic_id, parts in sorted(gathered.items()):
@@ -133,12 +143,10 @@ class Checkpointer:
             count = sum(len(part.data) for part in parts)
             own = size >= self._settings.seal_bytes // 2 or count >= self._settings.seal_records
             (large if own else small)[topic_id] = parts
-        made: dict[int, list[Run]] = {}
         for topic_id, parts in large.items():
             self.write_segment(topic_id, {topic_id: parts}, made)
         if small:
             self.write_segment(codec.SHARED, small, made)
-        return made
 
     def write_segment(
         self, owner: int, parts_by_topic: dict[int, list[Rows]], made: dict[int, list[Run]]
@@ -195,6 +203,8 @@ class _Gatherer:
     def __init__(self, catalog: Catalog) -> None:
         self.payloads: dict[int, int] = {}
         """Payload bytes by topic of all that was covered, wanted or not."""
+        self.size = 0
+        """The same of all topics together."""
         self._catalog = catalog
         self._parts: dict[int, list[Rows]] = {}
         self._singles: dict[int, tuple[int, list[Row]]] = {}
@@ -230,6 +240,7 @@ class _Gatherer:
         if state is None or not state.tail.first_seq <= last_seq <= state.head_seq:
             return False
         self.payloads[topic_id] = self.payloads.get(topic_id, 0) + payload
+        self.size += payload
         return last_seq >= state.floor
 
     def _close(self, topic_id: int) -> None:

@@ -12,8 +12,9 @@ import pytest
 
 import strandline
 from strandline.settings import SegmentSettings, WalSettings
+from strandline.topic.inspect import inspect_store
 from strandline.topic.sealer import MERGED_AT_ONCE, to_merge
-from tests.unit.store.world import World, payloads, read_all
+from tests.unit.store.world import PATH, World, payloads, read_all
 
 SETTINGS = [
     {},
@@ -294,3 +295,30 @@ def test_log_files_that_hold_little_make_a_checkpoint_due_until_they_are_gone():
 
     assert 1 <= checkpoints <= 3
     assert len(world.store._shards[0].writer.files.entries) == 1
+
+
+@pytest.mark.parametrize("singles", [False, True])
+def test_a_log_that_outgrew_its_checkpoints_is_taken_in_parts(singles):
+    part = 4_000
+    segment = SegmentSettings(checkpoint_bytes=part, seal_bytes=1 << 30, shared_files_max=1_000)
+    world = World(segment=segment)
+    expected = {"a": [], "b": []}
+    for step in range(60):
+        for name, topic in (("a", world.store.topic("a")), ("b", world.store.topic("b"))):
+            data = [b"%s %03d %03d" % (name.encode(), step, row) * 20 for row in range(2)]
+            for each in data if singles else ():
+                topic.append(each)
+            if not singles:
+                topic.append_many(data)
+            expected[name] += data
+    payload = sum(map(len, [*expected["a"], *expected["b"]]))
+
+    world.store.checkpoint()
+
+    segments = inspect_store(world.disk, PATH).segments
+    sizes = [segment.info.payload_size for segment in segments]
+    assert sum(sizes) == payload
+    assert len(sizes) >= payload // part
+    assert max(sizes) < part + max(len(each) for each in expected["a"]) * 2
+    assert {name: payloads(world.store.topic(name)) for name in expected} == expected
+    assert {name: payloads(world.reopen().topic(name)) for name in expected} == expected

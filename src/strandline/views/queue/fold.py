@@ -235,7 +235,8 @@ class QueueFold:
             if word.number == DEAD:
                 self.burial = None
         elif word.kind == BURY:
-            self.burial = Burial(word.number, jobs.bury(word.seqs))
+            buried = jobs.bury(word.seqs)  # none when a power loss took them from their own topic
+            self.burial = Burial(word.number, buried) if len(buried) else None
         elif word.kind == PAUSE:
             self.paused = word.number != 0
         elif word.kind == SURVEY:
