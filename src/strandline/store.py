@@ -155,6 +155,9 @@ class Store:
     def delete_topic(self, name: str, *, if_empty: bool = False) -> bool:
         """Delete a topic with all its records; False when there is none."""
         self._check_writable()
+        # First what belongs to its views: it must not meet another topic of the name.
+        for companion in self._views.companions(name, if_empty=if_empty):
+            self._found.catalog.drop(companion, if_empty=False)
         dropped = self._found.catalog.drop(name, if_empty=if_empty)
         self._views.shelf.forget_dropped()
         return dropped

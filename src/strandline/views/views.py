@@ -90,6 +90,21 @@ class Views:
         self.open(kind, name, {})
         return self.shelf.host(kind.name, self._topics.existing_topic(name)).digest()
 
+    def companions(self, name: str, *, if_empty: bool) -> list[str]:
+        """Topics that belong to the views of a topic, which is about to be deleted."""
+        topic = self._find(name)
+        if topic is None:
+            return []
+        if topic.config.views.owner:
+            raise Invalid(
+                f"topic {name!r} belongs to a view of {topic.config.views.owner!r}: delete that one"
+            )
+        if if_empty and topic.statistics().count:
+            return []  # it will be refused
+        names = self._topics.topics(f"{name}:")
+        owners = {each: self._topics.existing_topic(each).config.views.owner for each in names}
+        return [each for each, owner in owners.items() if owner == name]
+
     def memory(self) -> dict[str, ShareUse]:
         """How much of each share of the memory budget is used."""
         return self.shelf.budget.use()

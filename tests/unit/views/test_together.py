@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from strandline.errors import Invalid
 from strandline.views.kv import meta as kv_meta
 from strandline.views.metrics import records as metrics_records
 from strandline.views.queue import codec as queue_codec
@@ -87,6 +88,24 @@ def test_a_view_that_comes_later_folds_what_is_left():
 
     assert [job.data for job in queue.peek(9)] == [b"4"]
     assert digests(store) == before
+
+
+def test_a_topic_is_deleted_with_all_that_its_views_keep_elsewhere():
+    store = World().store
+    queue = store.queue(NAME)
+    queue.put_many([b"1", b"2"])
+    queue.ack_many(queue.claim(2))
+    store.topic(f"{NAME}:mine").append(b"stays")
+
+    with pytest.raises(Invalid, match="belongs to a view of 'orders'"):
+        store.delete_topic(f"{NAME}:leases")
+    store.delete_topic(NAME)
+    left = store.topics()
+    queue = store.queue(NAME)
+    queue.put_many([b"3", b"4"])
+
+    assert left == [f"{NAME}:mine"]
+    assert [job.data for job in queue.claim(2)] == [b"3", b"4"]
 
 
 @pytest.mark.parametrize(
