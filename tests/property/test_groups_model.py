@@ -28,6 +28,8 @@ from tests.unit.views.groups.world import LEASE_S, GroupWorld, seqs
 NAMES = ("ann", "bob", "cat")
 KEYS = st.sampled_from((None, b"a", b"b", b"c"))
 TAGS = st.sampled_from((None, "eu", "us"))
+NOT_NOW = st.sampled_from((True, True, True, True, False))
+"""What begins everything anew is done rarely, so that there is something to begin anew."""
 
 
 class Held(NamedTuple):
@@ -62,6 +64,12 @@ class GroupMachine(RuleBasedStateMachine):
         """Members that are there, in the order of joining, and when they are given up."""
         self.dead: set[int] = set()
         self.letters = 0
+        self.append([(key, "eu") for key in (b"a", b"a", None, b"b", b"a", b"c")])
+        self._join_all()
+
+    def _join_all(self) -> None:
+        for name in NAMES[:2]:
+            self.join(name)
 
     @property
     def now(self) -> float:
@@ -164,7 +172,9 @@ class GroupMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.members)
     @rule(data=st.data(), count=st.integers(1, 6))
     def read(self, data, count):
-        name = data.draw(st.sampled_from(sorted(self.members)))
+        self._read(data.draw(st.sampled_from(sorted(self.members))), count)
+
+    def _read(self, name: str, count: int) -> None:
         self._touch(name)
         self._pass_time()
         alive = self._alive()
@@ -209,12 +219,31 @@ class GroupMachine(RuleBasedStateMachine):
             self._settle(seq)
             self._stored()
 
+    @precondition(lambda self: self.members)
+    @rule(count=st.integers(1, 3), seconds=st.sampled_from((0.0, 0.0, 10.0, LEASE_S)))
+    def all_read_after_a_while(self, count, seconds):
+        self.world.clock.advance(seconds)
+        for name in sorted(self.members):
+            self._read(name, count)
+
+    @precondition(lambda self: self.held)
+    @rule(verbs=st.lists(st.sampled_from(("ack", "nack", "late")), min_size=1, max_size=4))
+    def settle_some(self, verbs):
+        for verb, seq in zip(verbs, sorted(self.held), strict=False):
+            if verb == "ack":
+                self._ack(self.held[seq].member, [seq])
+            elif verb == "nack":
+                self._nack(seq, 0.0)
+        self._try_with_old_ones()
+
     @precondition(lambda self: self.held)
     @rule(data=st.data(), count=st.integers(1, 4))
     def ack(self, data, count):
         name = data.draw(st.sampled_from(sorted({held.member for held in self.held.values()})))
         own = sorted(seq for seq, held in self.held.items() if held.member == name)
-        chosen = data.draw(st.permutations(own))[:count]
+        self._ack(name, data.draw(st.permutations(own))[:count])
+
+    def _ack(self, name: str, chosen: list[int]) -> None:
         self._touch(name)
 
         settled = self.members[name].ack_many([self.held[seq].delivery for seq in chosen])
@@ -228,7 +257,9 @@ class GroupMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.held)
     @rule(data=st.data(), delay=st.sampled_from((0.0, 5.0)))
     def nack(self, data, delay):
-        seq = data.draw(st.sampled_from(sorted(self.held)))
+        self._nack(data.draw(st.sampled_from(sorted(self.held))), delay)
+
+    def _nack(self, seq: int, delay: float) -> None:
         held = self.held[seq]
         self._touch(held.member)
 
@@ -254,19 +285,19 @@ class GroupMachine(RuleBasedStateMachine):
 
         self.held[seq] = held._replace(until=self.now + LEASE_S)
 
-    @precondition(lambda self: self.old)
-    @rule(data=st.data(), verb=st.sampled_from(("ack", "nack", "extend")))
-    def try_with_an_old_delivery(self, data, verb):
-        delivery = data.draw(st.sampled_from(self.old))
-        member = delivery.member
-        if self.members.get(member.name) is not member:
+    def _try_with_old_ones(self) -> None:
+        """Whoever comes with what is no longer its own changes nothing."""
+        for place, delivery in enumerate(self.old[-6:]):
+            member = delivery.member
+            if self.members.get(member.name) is member:
+                self._touch(member.name)
+
+                assert not (delivery.ack, delivery.nack, delivery.extend)[place % 3]()
+
+    @rule(data=st.data(), not_now=NOT_NOW)
+    def seek(self, data, not_now):
+        if not_now:
             return
-        self._touch(member.name)
-
-        assert not getattr(delivery, verb)()
-
-    @rule(data=st.data())
-    def seek(self, data):
         to = data.draw(st.integers(1, self.world.topic.head_seq + 1))
 
         self.group.seek(to)
@@ -287,15 +318,21 @@ class GroupMachine(RuleBasedStateMachine):
         self.silent_at.clear()
         self.failures = dict(self.stored_failures)
 
-    @rule(cleanly=st.booleans())
-    def restart(self, cleanly):
+    @rule(cleanly=st.booleans(), joined=st.booleans(), not_now=NOT_NOW)
+    def restart(self, cleanly, joined, not_now):
+        if not_now:
+            return
         self.world.restart(cleanly=cleanly)
         self._forget_leases()
         self.group = self.world.group(**self.options)
+        if joined:
+            self._join_all()
 
     @precondition(lambda self: self.members)
-    @rule(name=st.sampled_from(NAMES))
-    def take_over(self, name):
+    @rule(name=st.sampled_from(NAMES), not_now=NOT_NOW)
+    def take_over(self, name, not_now):
+        if not_now:
+            return
         before = next(iter(self.held.values()), None)
         member = next(iter(self.members.values()))
         self._forget_leases()
@@ -325,4 +362,4 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 TestGroups = GroupMachine.TestCase
-TestGroups.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestGroups.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
