@@ -49,6 +49,7 @@ class Author:
         self.fold = make_fold()
         self.entries: list[Entry] = []
         self.heads = [0, 0]
+        self.now = 0.0
 
     def write(self, entry: Entry) -> None:
         self.heads[entry.source] = entry.seq
@@ -66,7 +67,7 @@ class Author:
         elif action == "pause":
             self.say(PAUSE, NO_SEQS, self.draw(st.integers(0, 1)))
         elif action == "claim":
-            self.fold.look(0.0, 10**6)
+            self.fold.look(self.now, 10**6)
             chosen = self.fold.jobs.board.select(self.draw(st.integers(1, 4)))
             worker = self.draw(st.sampled_from([b"w", b"v"]))
             self.say(CLAIM, chosen, self.draw(st.integers(1, 9)) * 1000, worker)
@@ -117,6 +118,9 @@ class Author:
     def state(self, begin: int, first: int, end: int) -> tuple[int, int]:
         """Append one record of a survey; its seq, and where the next one begins."""
         fold = self.fold
+        if self.draw(st.booleans()):
+            self.now += 5  # some leases run out
+            fold.look(self.now, 10**6)
         span = Span(begin, first, end)
         said = survey.state(fold.jobs.board, fold.jobs.leases, span, rows_max=2)
         if not begin:
