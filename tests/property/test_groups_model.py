@@ -362,4 +362,4 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 TestGroups = GroupMachine.TestCase
-TestGroups.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+TestGroups.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
