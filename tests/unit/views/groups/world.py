@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+from strandline.errors import Unavailable
 from strandline.testing.choices import Choices
 from strandline.topic.topic import Topic
 from strandline.views.groups.group import Group
@@ -11,6 +12,7 @@ from strandline.views.groups.groups import Groups
 from strandline.views.groups.keeping import PREFIX
 from strandline.views.groups.member import Delivery
 from strandline.views.groups.offsets import Offsets, decode
+from strandline.views.kv.kv import Kv
 from tests.unit.store import world
 
 TOPIC = "orders"
@@ -69,3 +71,18 @@ class GroupWorld(world.World):
 
 def seqs(deliveries: Iterable[Delivery]) -> list[int]:
     return [delivery.seq for delivery in deliveries]
+
+
+def failing_once(kv: Kv, *, after: bool) -> Callable[..., int]:
+    """The next write of a kv map fails; it happens all the same when ``after``."""
+    put, state = kv.put, {"left": 1}
+
+    def wrapped(*arguments: object, **options: object) -> int:
+        if not state["left"]:
+            return put(*arguments, **options)
+        state["left"] = 0
+        if after:
+            put(*arguments, **options)
+        raise Unavailable("nobody knows")
+
+    return wrapped
