@@ -14,7 +14,7 @@ when a sum of integers may not fit, EXACT is not set, and the points have to be 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,6 +76,14 @@ def _entry_of(points: Points, kind: Kind, page: int) -> Entries:
             row["total"] = values.sum()
             row["flags"] = EXACT
     return entry
+
+
+def joined_entries(parts: Sequence[Entries]) -> Entries:
+    """All of them, one part after the other: as bytes, since numpy looks at every field."""
+    filled = [part for part in parts if len(part)]
+    if len(filled) == 1:
+        return filled[0]
+    return np.frombuffer(b"".join(part.tobytes() for part in filled), dtype=ENTRY)
 
 
 class Index:

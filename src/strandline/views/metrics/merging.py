@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from strandline.views.metrics.block import Points, joined
-from strandline.views.metrics.index import ENTRY, SERIES_NEXT_MAX, Entries
+from strandline.views.metrics.index import ENTRY, SERIES_NEXT_MAX, Entries, joined_entries
 from strandline.views.metrics.kinds import Kind
 from strandline.views.metrics.overlap import in_order, undisturbed
 from strandline.views.metrics.runs import Run, Runs
@@ -94,7 +94,7 @@ class Merging:
         wanted = SLICE_POINTS // len(inputs)
         fetched = [self._fetch(run, field, first, wanted) for run in inputs]
         following = min(limit for _, limit in fetched)
-        found = np.concatenate([entries[entries["series"] < following] for entries, _ in fetched])
+        found = joined_entries([entries[entries["series"] < following] for entries, _ in fetched])
         found = found[found["max_at"] >= self._floor_of(field)]
         cost = self._rewrite(merge.output, field, found, first, following)
         if following == SERIES_NEXT_MAX:

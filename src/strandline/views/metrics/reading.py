@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from strandline.views.metrics.block import Points, joined, no_points
-from strandline.views.metrics.index import ENTRY, EXACT, Entries
+from strandline.views.metrics.index import ENTRY, EXACT, Entries, joined_entries
 from strandline.views.metrics.kinds import Ints
 from strandline.views.metrics.overlap import contested, in_order, touching
 from strandline.views.metrics.runs import Run, Runs
@@ -69,9 +69,9 @@ class Reader:
         """All points, some whole series at a time."""
         if not len(wanted.series):
             return
-        tail = _chosen(self._tail.points(wanted.field), wanted)
+        tail = self._newest(wanted)
         found = [self._entries(run, wanted) for run in self._runs.runs]
-        entries = np.concatenate(found) if found else _NO_ENTRIES
+        entries = joined_entries(found)
         for some in _slices(entries, wanted.series):
             yield self._whole(wanted._replace(series=some), entries, tail)
 
@@ -79,7 +79,7 @@ class Reader:
         """All points, in parts. With a width, blocks inside one window of it may come unread."""
         if not len(wanted.series):
             return
-        tail = in_order(_chosen(self._tail.points(wanted.field), wanted))
+        tail = in_order(self._newest(wanted))
         found = [self._entries(run, wanted) for run in self._runs.runs]
         found = [entries for entries in found if len(entries)]
         spans = [(int(each["min_at"].min()), int(each["max_at"].max())) for each in found]
@@ -132,6 +132,10 @@ class Reader:
         read = [self._runs.read(entry) for entry in near]
         return in_order(_chosen(joined([*read, tail]), wanted))
 
+    def _newest(self, wanted: Stretch) -> Points:
+        low, high = int(wanted.series[0]), int(wanted.series[-1])
+        return _chosen(self._tail.points(wanted.field, low, high), wanted)
+
     def _entries(self, run: Run, wanted: Stretch) -> Entries:
         """Entries of a run that may have what is wanted."""
         span = run.spans.get(wanted.field)
@@ -143,7 +147,9 @@ class Reader:
                 index.find_one(run.number, wanted.field, one, wanted.first, wanted.next)
                 for one in series.tolist()
             ]
-            found = np.unique(np.concatenate(pieces))  # series may share a block
+            found = joined_entries(pieces)
+            if len(pieces) > 1:  # series may share a block
+                found = found[np.sort(np.unique(found["page"], return_index=True)[1])]
         else:
             low, high = int(series[0]), int(series[-1])
             found = index.find(run.number, wanted.field, low, high + 1)

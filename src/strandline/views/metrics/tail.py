@@ -60,11 +60,13 @@ class Tail:
         self._columns = self._at = self._bits = np.empty(0, dtype="<i8")
         return taken
 
-    def points(self, field: int) -> Points:
-        """The points of a field, as they came."""
+    def points(self, field: int, first_series: int = 0, last_series: int = SERIES_MASK) -> Points:
+        """The points of a field that are of these series, as they came."""
         columns, at, bits = self._filled()
-        mine = columns >> FIELD_SHIFT == field
-        return Points(columns[mine] & SERIES_MASK, at[mine], bits[mine])
+        first, last = field << FIELD_SHIFT | first_series, field << FIELD_SHIFT | last_series
+        mine = columns == first if first == last else (columns >= first) & (columns <= last)
+        places = np.flatnonzero(mine)
+        return Points(columns[places] & SERIES_MASK, at[places], bits[places])
 
     def _filled(self) -> tuple[Ints, Ints, Ints]:
         count = self.count
