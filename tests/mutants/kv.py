@@ -140,7 +140,7 @@ KV = {
     ),
     "kv: old versions stay": Mutant(
         "views.kv.fold:KvFold._slot",
-        "self.dead.update(seqs_of(older[:cut]))",
+        "self._dying += older[:cut]",
         "pass",
         DISK,
         "test_overwriting_again_and_again_does_not_fill_the_disk",
