@@ -1,7 +1,9 @@
 """A series against SQLite and DuckDB: points in, ranges out, and what it costs when it grows.
 
-A thousand sources take turns, with a payload of 100 bytes each. The peers have a table with an
-index on (source, time); DuckDB gets its rows as Arrow tables, which is its quick way.
+A thousand sources take turns, with a payload of 100 bytes each. Payloads differ: they are kept with
+the index, compressed, and it must not help that all are the same. The peers have a table with an
+index on (source, time); DuckDB gets its rows as Arrow tables, which is its quick way. One figure
+is without payloads in the index: then they are read from the log.
 """
 
 from __future__ import annotations
@@ -19,7 +21,6 @@ import pyarrow as pa
 
 import strandline
 from bench.measure import Figure, percentile, rate
-from bench.peers import RECORD
 from bench.settings import SUSTAINED
 from strandline.views.series.series import Series
 
@@ -32,6 +33,8 @@ WINDOW = 100 * SOURCES * STEP_US
 """Of a read of all sources: a hundred points of each."""
 EXPONENTS = (4, 5, 6, 7)
 SINGLES = 20_000
+
+_MIXED, _LARGE = 48_271_903_117_664_525_837, 10**20 - 11
 
 Row = tuple[int, int, bytes]
 
@@ -55,6 +58,8 @@ def run(folder: Path, *, scale: float) -> list[Figure]:
         peers: list[Peer] = [Sqlite(folder), Duck(folder)]
         figures = _ingest(ours, peers, count)
         figures += _reads(ours, peers, count)
+    with strandline.open(str(folder / "log"), settings=SUSTAINED) as store:
+        figures.append(_from_log(Ours(store.series("points", inline_bytes=0)), count // 10))
     with strandline.open(str(folder / "single"), settings=SUSTAINED) as store:
         figures.append(_single(store.series("points"), int(SINGLES * max(scale, 0.1))))
     largest = 7 if scale >= 1 else 6 if scale >= 0.2 else 5
@@ -131,9 +136,18 @@ class Duck:
         return len(self._db.execute(f"{asked} order by source, time", (start, end)).fetchall())
 
 
+def _payload(n: int) -> bytes:
+    """100 bytes, 40 of them as good as random."""
+    return b'{"at": %020d, "x": %020d, "y": %020d, "unit": "degree"}' % (
+        n,
+        n * _MIXED % _LARGE,
+        (n + 7) * _MIXED % _LARGE,
+    )
+
+
 def _batches(count: int, size: int = BATCH) -> Iterator[list[Row]]:
     for first in range(0, count, size):
-        yield [(n % SOURCES, n * STEP_US, RECORD) for n in range(first, first + size)]
+        yield [(n % SOURCES, n * STEP_US, _payload(n)) for n in range(first, first + size)]
 
 
 def _ingest(ours: Ours, peers: list[Peer], count: int) -> list[Figure]:
@@ -181,6 +195,18 @@ def _reads(ours: Ours, peers: list[Peer], count: int) -> list[Figure]:
     return figures
 
 
+def _from_log(ours: Ours, count: int) -> Figure:
+    """One source, when no payload is kept with the index."""
+    for rows in _batches(count):
+        ours.append(rows)
+    generator = random.Random(7)
+    return Figure(
+        name="series: range of one of 1,000 sources, inline_bytes=0",
+        value=_rate(ours, 5, lambda each: each.one(generator.randrange(SOURCES), 0, 2**62)),
+        unit="points/s",
+    )
+
+
 def _start(generator: random.Random, end: int) -> int:
     return max(0, end - WINDOW) - generator.randrange(STEP_US)
 
@@ -194,7 +220,7 @@ def _single(series: Series, count: int) -> Figure:
     times = []
     for n in range(count):
         start = time.perf_counter()
-        series.append(n % SOURCES, n, RECORD)
+        series.append(n % SOURCES, n, _payload(n))
         times.append(time.perf_counter() - start)
     p99 = percentile(times, 0.99) * 1e6
     return Figure(
@@ -240,7 +266,7 @@ def _costs(series: Series, count: int) -> dict[str, float]:
     window = min(9, count // SOURCES - 1) * SOURCES * STEP_US
 
     def append(turn: int) -> None:
-        series.append(turn % SOURCES, length + turn, RECORD)
+        series.append(turn % SOURCES, length + turn, _payload(turn))
 
     def read(_: int) -> None:
         start = generator.randrange(max(1, length - window))

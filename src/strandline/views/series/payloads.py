@@ -49,8 +49,8 @@ def size_of(data: bytes, offset: int, count: int) -> int:
     """How many bytes these payloads take from the offset on; -1 when there cannot be any."""
     if len(data) < offset + _HEAD.size:
         return -1
-    size, stored, width = _HEAD.unpack_from(data, offset)
-    if stored > size or (width and width not in _CODES):
+    _, stored, width = _HEAD.unpack_from(data, offset)
+    if width and width not in _CODES:
         return -1
     lengths = width * count if width else _SAME.size
     return int(_HEAD.size + lengths + stored)

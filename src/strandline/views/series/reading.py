@@ -1,5 +1,4 @@
-"""Reads points: which they are, and small payloads, from the fold, under its lock; others from the
-log, then.
+"""Reads points: from the fold, under its lock; then payloads that it does not have from the log.
 
 All payloads of a call that come from the log come in one walk through it, in order of seq, whatever
 sources they belong to. A record that retention takes away between the two is left out.

@@ -111,6 +111,11 @@ class Source:
         self.payload_bytes -= sum(memory_of(islice(self.payloads, count)))
         del self.ats[:count], self.seqs[:count], self.kinds[:count], self.payloads[:count]
 
+    def leave_payloads(self) -> None:
+        """Forget the payloads of the tail: they are in the log."""
+        self.payloads = [None] * len(self.payloads)
+        self.payload_bytes = 0
+
     def put(self, points: Points) -> None:
         """Have these points for a tail, which are in order."""
         self._set(*points)

@@ -1,8 +1,12 @@
 """All sources: those in use in memory, the others in an ordered map by name.
 
-Out of memory goes what was not used for longest, by second chance, when all tails together take
-more than their bound; of sources in use only long tails go, into blocks. Whoever reads looks
-without bringing a source into memory: a scan over all must not push out those that are written to.
+Out of memory goes what was not used for longest, by second chance, when all sources and their
+points take more than the bound; of sources in use only long tails go, into blocks. Whoever reads
+looks without bringing a source into memory: a scan over all must not push out those written to.
+
+Payloads have a bound of their own, as large, and push out no source: one that is gone must come
+back with its next point, which costs more than payloads in memory save. Beyond the bound tails
+become blocks, one after the other; of a tail too short for that the payloads are left to the log.
 """
 
 from __future__ import annotations
@@ -23,6 +27,8 @@ from strandline.views.series.source import (
 
 SEAL_MIN = 16
 """A shorter tail goes with its source, and comes back with it."""
+SEAL_SHORT = 8
+"""The same when it is about payloads: shorter ones are not worth a block."""
 SEAL_IN_USE = 64
 """From so many points on, a tail is made to blocks when memory is short, and its source stays."""
 
@@ -116,23 +122,17 @@ class Sources:
             self.payload_bytes += source.payload_bytes - payload_bytes
 
     def shrink(self) -> None:
-        """Come back below the bound."""
-        if self.size > self._bytes_max:
-            self.evict(self.size - self._bytes_max)
+        """Come back below the bounds."""
+        if self.payload_bytes > self._bytes_max:
+            self._lighten(self._bytes_max - self._bytes_max // 16)
+        while self.hot and self.size - self.payload_bytes > self._bytes_max:
+            self._evict_one()
 
     def evict(self, wanted: int) -> None:
         """Put sources away until so many bytes are free, or none is left."""
         target = max(0, self.size - wanted)
         while self.hot and self.size > target:
-            name, source = next(iter(self.hot.items()))
-            if source.used:
-                source.used = False
-                self.hot.move_to_end(name)
-                if len(source.ats) >= SEAL_IN_USE:
-                    # The last ones stay, so that points a little out of order are not all late.
-                    self.seal(source, len(source.ats) - SEAL_MIN)
-            else:
-                self._put_away(name, source)
+            self._evict_one()
 
     def save(self) -> None:
         """Bring the map up to date; what is in memory stays there."""
@@ -140,6 +140,30 @@ class Sources:
         self._stored.put_many((name, encode(source)) for name, source in changed)
         for _, source in changed:
             source.dirty = False
+
+    def _evict_one(self) -> None:
+        """Put the next source away; one in use has a second chance."""
+        name, source = next(iter(self.hot.items()))
+        if not source.used:
+            self._put_away(name, source)
+            return
+        source.used = False
+        self.hot.move_to_end(name)
+        if len(source.ats) >= SEAL_IN_USE:
+            self.seal(source, len(source.ats) - SEAL_MIN)
+
+    def _lighten(self, target: int) -> None:
+        """Let payloads go from memory until they take no more than this, source after source."""
+        while self.hot and self.payload_bytes > target:
+            name, source = next(iter(self.hot.items()))
+            self.hot.move_to_end(name)
+            count = len(source.ats)
+            if count >= SEAL_SHORT:
+                # The last ones stay, so that points a little out of order are not all late.
+                self.seal(source, count - count // 4)
+            else:
+                with self.counted(source):
+                    source.leave_payloads()
 
     def _put_away(self, name: bytes, source: Source) -> None:
         """What can fail comes first, so that nothing is lost when it does."""

@@ -20,7 +20,7 @@ from strandline.views.series.source import (
     Source,
     memory_of,
 )
-from strandline.views.series.sources import SEAL_MIN
+from strandline.views.series.sources import SEAL_MIN, SEAL_SHORT
 from tests.unit.store.world import World
 from tests.unit.views.series.series_world import ats, host_of, open_series, payloads, rebuild
 
@@ -267,20 +267,52 @@ def test_the_memory_of_payloads_is_what_python_says():
     assert counted == pytest.approx(measured, rel=0.15)
 
 
-def test_tails_with_payloads_stay_within_the_bound_and_sources_in_use_stay_in_memory():
+@pytest.mark.parametrize("sources", [20, 300, 500])
+def test_payloads_stay_within_their_bound_and_push_no_source_out_of_memory(sources):
     world = World(views=ViewSettings(memory_bytes=64 << 20))
     gps = open_series(world.store, level=6)
     bound = host_of(world.store).world.ram_bytes // 4
 
     for first in range(0, 10_000, 500):
-        gps.append_many([(n % 20, n, b"%200d" % n) for n in range(first, first + 500)])
+        gps.append_many([(n % sources, n, b"%200d" % n) for n in range(first, first + 500)])
 
         with host_of(world.store).reading() as fold:
-            assert fold.sources.size <= bound
+            assert fold.sources.payload_bytes <= bound
     with host_of(world.store).reading() as fold:
-        assert len(fold.sources.hot) == 20
-        assert min(len(source.ats) for source in fold.sources.hot.values()) >= SEAL_MIN
-    assert payloads(gps.range(7)) == [b"%200d" % n for n in range(7, 10_000, 20)]
+        assert fold.sources.payload_bytes > bound // 2
+        assert len(fold.sources.hot) == sources
+    assert payloads(gps.range(7)) == [b"%200d" % n for n in range(7, 10_000, sources)]
+
+
+@pytest.mark.parametrize(("points", "from_the_log"), [(SEAL_SHORT - 1, SEAL_SHORT - 1), (40, 0)])
+def test_without_room_short_tails_leave_their_payloads_to_the_log(
+    monkeypatch, points, from_the_log
+):
+    world = World()
+    gps = open_series(world.store, level=6)
+    gps.append_many([("bus", at, b"%200d" % at) for at in range(points)])
+
+    with host_of(world.store).reading() as fold:
+        fold.sources._bytes_max = fold.sources.payload_bytes - 1
+        fold.sources.shrink()
+        assert fold.sources.payload_bytes <= fold.sources._bytes_max
+        assert len(fold.sources.look(b"bus").ats) == (from_the_log or points // 4)
+    walks = walks_of(world, monkeypatch)
+
+    assert payloads(gps.range("bus")) == [b"%200d" % at for at in range(points)]
+    assert len(walks) == from_the_log
+
+
+def test_of_a_source_in_use_a_long_tail_is_given_back_and_its_end_stays():
+    world = World()
+    gps = open_series(world.store, level=6)
+    gps.append_many([("bus", at, b"%200d" % at) for at in range(64)])
+
+    with host_of(world.store).reading() as fold:
+        fold.evict(1000)
+        source = fold.sources.hot[b"bus"]
+        assert len(source.ats) == SEAL_MIN
+    assert ats(gps.range("bus")) == list(range(64))
 
 
 def test_memory_that_is_asked_back_includes_payloads():
@@ -327,3 +359,21 @@ def test_a_block_takes_only_as_many_payloads_as_its_bound_allows():
 
     assert taken == [14, 4]
     assert source.payload_bytes == sum(memory_of(kept[14:]))
+
+
+def test_memory_is_asked_for_payloads_that_are_kept_and_for_no_others(monkeypatch):
+    world = World()
+    gps = open_series(world.store)
+    share = host_of(world.store).world.share
+    asked: list[int] = []
+    admit = share.admit
+    monkeypatch.setattr(share, "admit", lambda size: asked.append(size) or admit(size))
+
+    for payload in (b"", b"x" * SMALL, b"x" * LARGE):
+        gps.append("bus", 1, payload)
+        gps.append_many([("bus", 1, payload)] * 10)
+
+    nothing, ten_nothings, small, ten_small, large, ten_large = asked
+    assert small - nothing == sum(memory_of([b"x" * SMALL]))
+    assert ten_small - ten_nothings == 10 * (small - nothing)
+    assert (large, ten_large) == (nothing, ten_nothings)
