@@ -231,9 +231,9 @@ def _questions(ours: Ours, peers: list[Peer], count: int) -> list[Figure]:
                     ratio=own / theirs[peer.name],
                 )
             )
+    hosts = [f"web-{n}" for n in range(0, HOSTS, 50)]
     for points in (100, steps):
         start = middle - points // 2 * STEP
-        hosts = [f"web-{n}" for n in range(0, HOSTS, 50)]
 
         def read(each: Any, start: int = start, end: int = start + points * STEP) -> int:
             return sum(each.range(host, start, end) for host in hosts)

@@ -109,8 +109,9 @@ class _Line:
             self._expect(_SPACES, "a space, then the time")
         if not self.at_end:
             at = self._at(unit)
-        if self._text[self._place :].strip(" "):
-            raise self._error("expected the end of the line")
+        rest = self._text[self._place :].lstrip(" ")
+        if rest:
+            raise self._error("expected the end of the line", len(self._text) - len(rest))
         builder.add(head.measurement, head.series, fields, at, place=self._number)
 
     def head(self) -> Head:
