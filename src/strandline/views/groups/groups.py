@@ -120,7 +120,9 @@ class Groups:
     def _check(self, topic: Topic, name: str) -> None:
         check_topic_name(topic.name + OFFSETS)
         check_topic_name(name)
-        check_topic_name(f"{topic.name}:{name}{DEAD}")
+        dead = check_topic_name(f"{topic.name}:{name}{DEAD}")
+        if self._is_there(dead) and self._topics.existing_topic(dead).config.views:
+            raise Invalid(f"topic {dead!r} belongs to a view: give the group another name")
 
 
 def options_of(options: dict[str, object]) -> GroupOptions:

@@ -58,6 +58,17 @@ def test_a_bad_name_is_refused(name):
         GroupWorld().group(name)
 
 
+def test_dead_letters_of_a_group_and_of_a_queue_are_not_mixed():
+    world = GroupWorld()
+    queue = world.store.queue(f"{TOPIC}:billing", deliveries_max=1)
+    queue.put(b"bad")
+    while jobs := queue.claim():
+        jobs[0].nack()
+
+    with pytest.raises(Invalid, match="another name"):
+        world.group("billing")
+
+
 def test_the_names_of_a_topics_groups_are_known_once_they_were_joined():
     world = GroupWorld()
     world.group("never")
