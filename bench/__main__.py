@@ -11,7 +11,19 @@ from pathlib import Path
 
 import msgspec
 
-from bench import appending, lake, pipelines, queues, reading, reservoir, scaling, series, spark
+from bench import (
+    appending,
+    kv,
+    lake,
+    metrics,
+    pipelines,
+    queues,
+    reading,
+    reservoir,
+    scaling,
+    series,
+    spark,
+)
 from bench.measure import Figure
 from bench.peers import Peers, warm_up
 from strandline.env.process import tune_for_throughput
@@ -21,7 +33,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="1 is the whole table")
     groups = ["appending", "reading", "scaling", "lake", "reservoir", "spark", "pipelines"]
-    groups += ["queues", "series"]
+    groups += ["kv", "queues", "series", "metrics"]
     parser.add_argument("--only", choices=groups)
     parser.add_argument("--json", default="bench/results.json", help="where the figures go")
     parser.add_argument("--folder", default=None, help="where to write (default: a temp folder)")
@@ -61,8 +73,10 @@ def _run(folder: Path, only: str | None, scale: float) -> list[Figure]:
         "reservoir": lambda: reservoir.run(folder, scale=scale),
         "spark": lambda: spark.run(folder, scale=scale),
         "pipelines": lambda: pipelines.run(folder, scale=scale),
+        "kv": lambda: kv.run(folder, scale=scale),
         "queues": lambda: queues.run(folder, scale=scale),
         "series": lambda: series.run(folder, scale=scale),
+        "metrics": lambda: metrics.run(folder, scale=scale),
     }
     for name, group in groups.items():
         if only in (None, name):

@@ -32,7 +32,7 @@ VIEWS = {
     ),
     "let records go that another view needs": Mutant(
         "views.host:Host.release",
-        "if self._strangers(source):",
+        "if self.strangers(source):",
         "if False:",
         TOGETHER,
         "test_a_topic_with_several_views_keeps_its_records",

@@ -156,7 +156,7 @@ class Host(Generic[F]):
         Those behind it stay for now: ask again after the next save. Of a topic with several views
         none is let go.
         """
-        if self._strangers(source):
+        if self.strangers(source):
             return 0
         secured = self.secured[source]
         gone = BitMap64() if seqs is None else seqs & BitMap64(range(secured + 1))
@@ -164,6 +164,15 @@ class Host(Generic[F]):
         if not gone and before <= 1:
             return 0
         return self.topics[source].let_go(gone, before=before).deleted
+
+    def strangers(self, source: int = 0) -> tuple[bytes, ...]:
+        """How records begin that another view of the same topic has written."""
+        views = self.topics[source].config.views
+        if views is not self._views_seen:
+            others = [kind for kind in MARKS if kind != self.kind]
+            self._others = tuple(MARKS[kind] for kind in others if getattr(views, kind) is not None)
+            self._views_seen = views
+        return self._others
 
     def record(self, source: int, seq: int) -> Record | None:
         """One record of the log, None when it is gone."""
@@ -258,15 +267,6 @@ class Host(Generic[F]):
         self._own[source].append(_Own(first_seq, last_seq, rows))
         return pending
 
-    def _strangers(self, source: int) -> tuple[bytes, ...]:
-        """How records begin that another view of the same topic has written."""
-        views = self.topics[source].config.views
-        if views is not self._views_seen:
-            others = [kind for kind in MARKS if kind != self.kind]
-            self._others = tuple(MARKS[kind] for kind in others if getattr(views, kind) is not None)
-            self._views_seen = views
-        return self._others
-
     def _follow(self, source: int, topic: Topic) -> None:
         head, own = topic.head_seq, self._own[source]
         while (applied := self.applied[source]) < head:
@@ -278,7 +278,7 @@ class Host(Generic[F]):
             page = topic.read(applied, _ROWS_AT_ONCE)
             found = page.columns()
             rows = Rows(found.seqs, found.stamps, found.keys, found.tags, found.metas, found.data)
-            if strangers := self._strangers(source):
+            if strangers := self.strangers(source):
                 rows = _without(rows, strangers)
             self._apply(source, rows, page.next)
 

@@ -14,7 +14,6 @@
     scanning.py     entries in order
     history.py      versions of a key
     watch.py        follow changes
-    company.py      other views of the same topic
     compaction.py   lets records go that nobody can see any more
 
 What is appended without the view is part of it: a record with a key is a put.

@@ -42,7 +42,6 @@ from pyroaring import BitMap64
 
 from strandline.views.host import Host
 from strandline.views.kv import meta
-from strandline.views.kv.company import marks_of_others
 from strandline.views.kv.fold import KvFold
 from strandline.views.view import Draft
 
@@ -120,7 +119,7 @@ class Compaction:
     def _releasable(self) -> BitMap64:
         """The oldest dead records that the saved state has seen."""
         with self._host.lock:
-            if marks_of_others(self._host):
+            if self._host.strangers():
                 # Nothing leaves such a topic. A rebuild finds what is dead if that changes.
                 self._host.fold.dead.clear()
             secured = self._host.secured[0]

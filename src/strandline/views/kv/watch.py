@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterator
 from strandline.errors import RecordsLost
 from strandline.record import Record
 from strandline.views.host import Host
-from strandline.views.kv.company import marks_of_others
 from strandline.views.kv.fold import KvFold
 from strandline.views.kv.values import Change, change_of
 
@@ -55,7 +54,7 @@ def _follow(
         if gap is not None and after:  # who begins has nothing to lose
             raise RecordsLost(topic.name, gap.gap_from, gap.gap_to, gap.reason)
         records = [record for record in page.records if record.key and wanted(record.key)]
-        if strange := marks_of_others(host):
+        if strange := host.strangers():
             records = [record for record in records if not (record.meta or b"").startswith(strange)]
         with host.reading() as fold:
             forgotten = fold.forgotten
