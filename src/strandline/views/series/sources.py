@@ -92,7 +92,10 @@ class Sources:
     def heads(self) -> Iterator[tuple[bytes, Source]]:
         """All sources to be read, in memory first; those that are not have no tail."""
         hot = list(self.hot.items())
+        complete = len(hot) == self.count
         yield from hot
+        if complete:
+            return  # what was saved of them, with their tails, need not be read
         known = {name for name, _ in hot}
         for name, data in self._stored.range():
             if name not in known:
