@@ -90,8 +90,13 @@ def test_a_topic_of_a_view_says_whose_it_is(command: Command):
     command("view", "create", "queue", "mails")
 
     leases = command("topic", "show", "mails:leases")
+    created = command("view", "create", "kv", "mails:leases")
+    shown = command("view", "show", "queue", "mails:leases")
 
     assert leases.lines[-1].split() == ["views", "of", "mails"]
+    for answer in (created, shown):
+        assert answer.code == WRONG_USE
+        assert "belongs to a view of 'mails'" in answer.err
 
 
 def test_show_tells_how_far_a_view_is_saved(profiles: Command, data_dir: str):

@@ -20,7 +20,7 @@ from strandline.cli.options import ViewTarget
 from strandline.cli.saved_views import damage_told
 from strandline.errors import Closed, Corrupt, Invalid, NotFound, UnknownTopic
 from strandline.store import Store
-from strandline.view_config import KINDS
+from strandline.view_config import KINDS, ViewConfigs
 
 Kind = Literal["kv", "queue", "series", "metrics"]
 View = TypeVar("View")
@@ -128,6 +128,7 @@ def must_have(store: Store, kind: Kind, name: str) -> None:
     except UnknownTopic as error:
         error.add_note(_name_meant(store, kind, name))
         raise
+    refuse_owned(name, views)
     if getattr(views, kind) is None:
         missing = Invalid(f"topic {name!r} has no {kind} view")
         others = ", ".join(found for found in KINDS if getattr(views, found) is not None)
@@ -137,6 +138,14 @@ def must_have(store: Store, kind: Kind, name: str) -> None:
             else f"`strandline view create {kind} {name}` gives it one, of the records it has"
         )
         raise missing
+
+
+def refuse_owned(name: str, views: ViewConfigs) -> None:
+    """Refuse a topic in which the view of another keeps its records."""
+    if views.owner:
+        owned = Invalid(f"topic {name!r} belongs to a view of {views.owner!r}")
+        owned.add_note(f"name {views.owner!r}; `strandline read {name}` shows its records")
+        raise owned
 
 
 def _name_meant(store: Store, kind: Kind, name: str) -> str:

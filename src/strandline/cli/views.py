@@ -23,6 +23,7 @@ from strandline.cli.viewing import (
     look,
     must_have,
     open_to_read,
+    refuse_owned,
     writing,
 )
 from strandline.errors import Invalid
@@ -87,6 +88,8 @@ def create(
     if durability is not None:
         given["durability"] = durability
     with writing(target, create=True) as store:
+        if name in store.topics(name):
+            refuse_owned(name, store.existing_topic(name).config.views)
         view = store.views.open(kinds.KINDS[kind], name, given)
         output(target.output).one(_facts(_shown(store, kind, name, view)))
 
