@@ -395,6 +395,7 @@ class Store:
             self._disk,
             self._clock,
             self._settings.views,
+            damaged=self._layout.damaged,
             store_id=self.id,
             readonly=self.readonly,
             is_alive=lambda topic_id: self._found.catalog.by_id(topic_id) is not None,

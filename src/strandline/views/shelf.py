@@ -14,7 +14,7 @@ Saved state is only ever a shortcut. It is not used, and the view folded again f
 
 - the topic is another one, or has lost records that were folded in;
 - the reservoir had to fall back to an older version: records may have been let go since then;
-- its pages cannot be read.
+- its pages cannot be read. When no version of the reservoir can, it is set aside.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from strandline.memory import Budget
 from strandline.record import Record
 from strandline.reservoir.map.spill import Spill
 from strandline.reservoir.reservoir import Reservoir
-from strandline.settings import MIB, ViewSettings
+from strandline.settings import MIB, ReservoirSettings, ViewSettings
 from strandline.topic.topic import Topic
 from strandline.views.host import Host, Saved, fits
 from strandline.views.view import SPACES, Fold, World
@@ -98,6 +98,7 @@ class Shelf:
         clock: Clock,
         settings: ViewSettings,
         *,
+        damaged: str,
         store_id: str,
         readonly: bool,
         is_alive: Callable[[int], bool],
@@ -105,6 +106,7 @@ class Shelf:
         self.budget = Budget(settings.memory_bytes)
         self.complaints: list[str] = []
         self._folder = folder
+        self._damaged = damaged
         self._disk = disk
         self._clock = clock
         self._settings = settings
@@ -252,22 +254,7 @@ class Shelf:
         settings = msgspec.structs.replace(
             settings, file_bytes=min(settings.file_bytes, max(MIB, io_bytes // 4))
         )
-        objects = open_objects(
-            self._settings.url or self._folder, settings=settings.objects, disk=self._disk
-        )
-        try:
-            reservoir = Reservoir(
-                objects,
-                settings=settings,
-                readonly=self._readonly,
-                cache_folder=f"{self._folder}-cache" if self._settings.url else None,
-                disk=self._disk,
-                clock=self._clock,
-            )
-        except NotFound:
-            # A read-only opening of a store whose views were never saved: fold them in memory.
-            objects.close()
-            reservoir = Reservoir(open_objects("memory://"), settings=settings, clock=self._clock)
+        reservoir = self._open_saved(settings)
         try:
             self._read_catalogue(reservoir)
         except BaseException:
@@ -275,6 +262,41 @@ class Shelf:
             raise
         self._reservoir = reservoir
         return reservoir
+
+    def _open_saved(self, settings: ReservoirSettings) -> Reservoir:
+        url = self._settings.url
+        try:
+            return self._reservoir_at(url or self._folder, settings)
+        except NotFound:
+            # A read-only opening of a store whose views were never saved: fold them in memory.
+            return self._reservoir_at("memory://", settings)
+        except Corrupt as error:
+            if url and not self._readonly:
+                raise  # others may know how to mend it; here it is not deleted
+            self.complaints.append(f"views are folded again: {error}")
+            if self._readonly:
+                return self._reservoir_at("memory://", settings)
+        aside = f"{self._damaged}/views-{self._clock.now_us()}"
+        self._disk.make_dirs(self._damaged)
+        self._disk.rename(self._folder, aside)
+        self._disk.sync_dir(self._damaged)
+        return self._reservoir_at(self._folder, settings)
+
+    def _reservoir_at(self, place: str, settings: ReservoirSettings) -> Reservoir:
+        in_memory = place == "memory://"
+        objects = open_objects(place, settings=settings.objects, disk=self._disk)
+        try:
+            return Reservoir(
+                objects,
+                settings=settings,
+                readonly=self._readonly and not in_memory,
+                cache_folder=f"{self._folder}-cache" if self._settings.url else None,
+                disk=self._disk,
+                clock=self._clock,
+            )
+        except BaseException:
+            objects.close()
+            raise
 
     def _read_catalogue(self, reservoir: Reservoir) -> None:
         page = reservoir.read(_CATALOGUE)

@@ -137,6 +137,11 @@ class Views:
             views = msgspec.structs.replace(ViewConfigs(), **made)
             return self._topics.topic(name, views=views, **others)
         topic = self._topics.topic(name, **others)
+        if topic.config.views.owner:
+            raise Invalid(
+                f"topic {name!r} belongs to a view of {topic.config.views.owner!r} and has none of "
+                "its own: name another"
+            )
         config = getattr(topic.config.views, kind.name)
         if config is None:
             topic.alter(views=msgspec.structs.replace(topic.config.views, **made))

@@ -267,6 +267,24 @@ def test_a_damaged_version_folds_views_again_though_records_were_let_go():
     assert any("folded again" in reason for reason in world.store.health().reasons)
 
 
+@pytest.mark.parametrize("readonly", [False, True])
+def test_saved_views_that_cannot_be_read_at_all_are_set_aside(readonly):
+    world = World()
+    tally(world.store).add(b"a")
+    world.store.close()
+    for path in world.files("views"):
+        _flip_everything(world.disk, path)
+
+    store = world.open(readonly=readonly)
+    found = tally(store).count(b"a")
+    told = views_of(store).shelf.complaints
+    store.close()
+
+    assert found == 1
+    assert "folded again" in told[0]
+    assert world.disk.exists(f"{PATH}/damaged") != readonly
+
+
 def test_views_in_a_place_of_another_store_are_refused():
     world = World(views=ViewSettings(url="/elsewhere"))
     tally(world.store).add(b"a")
