@@ -26,6 +26,7 @@ What the stages do is in stages.py, which of them can follow each other in pipel
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
@@ -255,9 +256,12 @@ class _Build(Transformer[Token, Query]):
         return parts[0]
 
 
-_PARSER = Lark(
-    _GRAMMAR, parser="lalr", lexer="contextual", transformer=_Build(), maybe_placeholders=True
-)
+@functools.cache
+def _parser() -> Lark:
+    """Made when it is first needed: making it takes longer than opening a store."""
+    return Lark(
+        _GRAMMAR, parser="lalr", lexer="contextual", transformer=_Build(), maybe_placeholders=True
+    )
 
 
 def parse(text: str) -> Query:
@@ -265,7 +269,7 @@ def parse(text: str) -> Query:
     if len(text) > TEXT_MAX:
         raise Invalid(f"a query has {TEXT_MAX} characters at most, not {len(text)}")
     try:
-        found: Any = _PARSER.parse(text)
+        found: Any = _parser().parse(text)
     except _Misplaced as error:
         raise pointing(text, error.place, str(error)) from error
     except UnexpectedInput as error:
