@@ -257,11 +257,13 @@ class MetricsMachine(RuleBasedStateMachine):
         if self.made_by is None:
             return
         width, by, delay = self.made_by
-        complete = (now_ns - delay * SECOND) // (width * SECOND) * width * SECOND
+        window = width * SECOND
+        complete = (now_ns - delay * SECOND) // window * window
+        first = self.floor  # a window that has lost some points is not made
+        if first > -math.inf:
+            first = -(-first // window) * window
         for field in FIELDS:
-            columns = {
-                column: self.live(column, -math.inf, complete) for column in self.columns(field)
-            }
+            columns = {column: self.live(column, first, complete) for column in self.columns(field)}
             for how in MADE:
                 found = _fitting(how, aggregated(columns, how, width, by))
                 self.made.setdefault((field, how), {}).update(found)

@@ -1,9 +1,9 @@
 """Merges runs of alike size, a few points at a time.
 
-A run has a size class: two runs of one class differ by less than a factor of eight. As soon as the
-newest runs that are of one class or below are eight, they become one. It is done in steps, each
-after the tail has become a run, so that no write waits for all of it; until it is finished, readers
-see what is merged from. Where it stands is saved, and goes on after a restart.
+A run has a size class: two runs of one class differ by less than a factor of eight. As soon as
+eight of one class follow each other, with smaller ones between them or not, they become one. It is
+done in steps, each after the tail has become a run, so that no write waits for all of it; until it
+is finished, readers see what is merged from. Where it stands is saved, and goes on after a restart.
 
 A block of one series that is at least half full, and that no other point overlaps, is taken over as
 it is, unread. So in-order points of busy series are packed once.
@@ -162,8 +162,12 @@ def choose(runs: list[Run]) -> list[Run]:
         first = len(runs)
         while first and classes[first - 1] <= limit:
             first -= 1
-        chosen = runs[first:]
-        if len(chosen) >= RUNS_MIN and sum(run.points for run in chosen) <= POINTS_MAX:
+        last = max(place for place, size in enumerate(classes) if size == limit)
+        chosen = runs[first : last + 1]
+        if (
+            classes[first : last + 1].count(limit) >= RUNS_MIN
+            and sum(run.points for run in chosen) <= POINTS_MAX
+        ):
             return chosen
     return []
 
