@@ -70,7 +70,7 @@ def rate(answer: Answer, per_ns: int) -> Answer:
     later = np.flatnonzero(alike) + 1
     spans = answer.at[later] - answer.at[later - 1]
     return answer.replace(
-        group=answer.group[later], at=answer.at[later], values=rises / spans * per_ns
+        group=answer.group[later], at=answer.at[later], values=rises * (per_ns / spans)
     )
 
 

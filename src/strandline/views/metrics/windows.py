@@ -216,7 +216,7 @@ def _rates(points: Points, kind: Kind, per_ns: int, groups: Groups, width: int |
     several = spans > 0
     starts, spans = starts[several], spans[several]
     rate = np.add.reduceat(rises, np.flatnonzero(_changes(points.series, window)))[several]
-    rate = rate / spans * per_ns
+    rate = rate * (per_ns / spans)
     series, window = points.series[starts], window[starts]
     group = groups.of(series)
     order = np.lexsort((groups.ranks(series), window, group))

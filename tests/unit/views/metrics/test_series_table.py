@@ -13,7 +13,6 @@ from strandline.views.metrics.series import Matcher, SeriesTable
 
 TAGS = st.dictionaries(st.sampled_from("abc"), st.sampled_from(["x", "y", "web-1"]), max_size=3)
 SERIES = st.lists(TAGS, max_size=12, unique_by=canonical)
-UNFIT = ({"": "x"}, {"a": ""}, {"a": "b\x00c"}, {"a\n": "b"}, {"a": 5}, {"\ud800": "x"})
 
 
 def table(*series: dict[str, str]) -> SeriesTable:
