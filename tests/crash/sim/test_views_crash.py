@@ -86,7 +86,7 @@ def _series(view: Series, chance: random.Random, clock: SimClock) -> None:
         (
             chance.randrange(5),
             now - chance.choice((0, 0, 0, 5, 50, 2000)),
-            b"p" * chance.randrange(9),
+            b"p" * chance.choice((0, 5, 300)),
         )
         for _ in range(chance.choice((1, 3, 25)))
     ]
