@@ -1,8 +1,8 @@
 """Which records of the log still matter, so that the others can be let go.
 
-Records are counted in buckets of 256 seqs. A bucket knows up to what time each measurement has
-points in it, and which of its records are the view's own to give. When all of them lie below the
-floors, the whole bucket goes; one record that is still needed keeps its neighbours for a while.
+Records are counted in buckets of 256 seqs. A bucket knows which of its records have points of a
+measurement, and up to what time. Below the floor, these records of it go together; one that is late
+keeps them for a while. A record with points of several measurements goes with the last of them.
 
 These records never go, or what is left would not mean the same:
 
@@ -13,9 +13,8 @@ These records never go, or what is left would not mean the same:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
-from operator import itemgetter
 
 import msgspec
 from pyroaring import BitMap64
@@ -24,16 +23,36 @@ from strandline.views.metrics.facts import Facts
 from strandline.views.metrics.kinds import INT64_MIN
 
 BUCKET_BITS = 8
-BUCKET_SEQS = 1 << BUCKET_BITS
+
+_PLACES = (1 << BUCKET_BITS) - 1
+_REPLACED = -1
+"""In place of a measurement: below all floors."""
 
 
 class Bucket(msgspec.Struct, array_like=True):
-    """What is known of some seqs."""
+    """What is known of some seqs, by measurement."""
 
     until: dict[int, int] = {}
-    """The latest time of each measurement in it."""
-    mine: set[int] = set()
-    """Places of records that can be let go when their time has come."""
+    """The latest time in it."""
+    places: dict[int, set[int]] = {}
+    """Its records, by their place in the bucket."""
+
+    def add(self, measurement: int, until: int, place: int) -> None:
+        known = self.until.get(measurement)
+        if known is None:
+            self.until[measurement], self.places[measurement] = until, {place}
+            return
+        if until > known:
+            self.until[measurement] = until
+        self.places[measurement].add(place)
+
+    def take(self, floor_of: Callable[[int], int]) -> set[int]:
+        """Take out the records that lie below the floors, with all that they have."""
+        over = [m for m, until in self.until.items() if m < 0 or until < floor_of(m)]
+        gone = set[int]().union(*(self.places[measurement] for measurement in over))
+        for measurement in over:
+            del self.until[measurement], self.places[measurement]
+        return gone.difference(*self.places.values())
 
 
 class Lives:
@@ -41,63 +60,51 @@ class Lives:
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
-        self._changed: dict[int, Bucket | None] = {}
+        self._changed: dict[int, Bucket] = {}
 
     def add(self, seq: int, measurement: int, until: int) -> None:
         """A record has points of a measurement, the latest at this time."""
-        bucket = self._bucket(seq >> BUCKET_BITS)
-        known = bucket.until.get(measurement, INT64_MIN)
-        bucket.until[measurement] = max(known, until)
-        bucket.mine.add(seq & (BUCKET_SEQS - 1))
+        self._bucket(seq >> BUCKET_BITS).add(measurement, until, seq & _PLACES)
 
     def replaced(self, seq: int) -> None:
         """Something newer says what this record said."""
-        self._bucket(seq >> BUCKET_BITS).mine.add(seq & (BUCKET_SEQS - 1))
+        self._bucket(seq >> BUCKET_BITS).add(_REPLACED, INT64_MIN, seq & _PLACES)
 
-    def gone(
-        self, floor_of: Callable[[int], int], first: int, count: int
-    ) -> tuple[list[tuple[int, BitMap64]], int]:
-        """Buckets that are below the floors, with their records; and where to look on.
+    def take(
+        self, floor_of: Callable[[int], int], first: int, count: int, secured: int
+    ) -> tuple[BitMap64, int]:
+        """Records that lie below the floors, and are forgotten here; and where to look on.
 
-        It looks at so many buckets from ``first`` on; 0 is from the beginning again.
+        It looks at so many buckets from ``first`` on, as far as all their records are secured; 0 is
+        from the beginning again.
         """
-        found: list[tuple[int, BitMap64]] = []
-        for looked, (number, bucket) in enumerate(self._since(first, count + 1)):
+        gone = BitMap64()
+        for looked, number in enumerate(self._numbers(first, count + 1)):
             if looked == count:
-                return found, number
-            if all(until < floor_of(m) for m, until in bucket.until.items()):
-                base = number << BUCKET_BITS
-                found.append((number, BitMap64(base + place for place in bucket.mine)))
-        return found, 0
-
-    def forget(self, number: int) -> None:
-        """A bucket's records are gone."""
-        self._changed[number] = None
+                return gone, number
+            if (number + 1) << BUCKET_BITS > secured + 1:
+                break
+            bucket = self._bucket(number)
+            gone |= BitMap64(number << BUCKET_BITS | place for place in bucket.take(floor_of))
+        return gone, 0
 
     def save(self) -> None:
         for number, bucket in self._changed.items():
-            if bucket is None:
-                self._facts.delete("l", number)
-            else:
+            if bucket.until:
                 self._facts.put("l", number, fact=bucket)
+            else:
+                self._facts.delete("l", number)
         self._changed.clear()
 
     def _bucket(self, number: int) -> Bucket:
         found = self._changed.get(number)
         if found is None:
-            stored = None if number in self._changed else self._facts.get("l", number, kind=Bucket)
+            stored = self._facts.get("l", number, kind=Bucket)
             found = self._changed[number] = Bucket() if stored is None else stored
         return found
 
-    def _since(self, first: int, count: int) -> Iterator[tuple[int, Bucket]]:
-        """Buckets as they are now, in order, so many at least when there are."""
-        stored = islice(
-            (
-                (number, bucket)
-                for number, bucket in self._facts.since("l", first, kind=Bucket)
-                if number not in self._changed
-            ),
-            count,
-        )
-        changed = ((n, b) for n, b in self._changed.items() if n >= first and b is not None)
-        yield from sorted([*stored, *changed], key=itemgetter(0))
+    def _numbers(self, first: int, count: int) -> list[int]:
+        """Buckets that there are, in order, so many when there are."""
+        stored = islice(self._facts.since("l", first, kind=msgspec.Raw), count)
+        changed = (number for number in self._changed if number >= first)
+        return sorted({*(number for number, _ in stored), *changed})[:count]

@@ -14,7 +14,7 @@ late it comes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, Literal
 
 from strandline.errors import Invalid
@@ -27,7 +27,7 @@ from strandline.views.metrics.arrays import row_of, tables_of
 from strandline.views.metrics.asking import EACH, Question
 from strandline.views.metrics.batch import Row, Table
 from strandline.views.metrics.durations import duration_ns
-from strandline.views.metrics.fold import MetricsFold
+from strandline.views.metrics.fold import TAIL_POINTS_MAX, MetricsFold
 from strandline.views.metrics.kinds import AT_MIN, INT64_MAX, Kind
 from strandline.views.metrics.lines import parse
 from strandline.views.metrics.names import tags_of
@@ -39,8 +39,9 @@ from strandline.views.metrics.upkeep import Upkeep
 from strandline.views.view import Draft
 
 POINT_BYTES = 24
-"""What a point takes in memory at first."""
+"""What a point takes in memory, until it is in a block."""
 SERIES_BYTES = 400
+"""What a series takes in memory, as long as it has points."""
 
 Duration = str | int
 """``"5m"``, or nanoseconds."""
@@ -231,11 +232,8 @@ class Metrics:
             return statistics_of(fold, refused=self._refused)
 
     def _append(self, tables: list[Table]) -> Appended:
-        points = sum(table.points for table in tables)
-        series = sum(len(table.series) for table in tables)
-        self._host.world.share.admit(
-            POINT_BYTES * points + SERIES_BYTES * self._new(tables, series)
-        )
+        points = min(TAIL_POINTS_MAX, sum(table.points for table in tables))
+        self._host.world.share.admit(POINT_BYTES * points + SERIES_BYTES * self._new(tables))
         return self._place(tables, draft_points(tables))
 
     def _place(self, written: Sequence[Table | Row], draft: Draft) -> Appended:
@@ -251,14 +249,15 @@ class Metrics:
         assert appended is not None, "the decision always says something"
         return appended
 
-    def _new(self, tables: list[Table], series: int) -> int:
-        """About how many series are new; what is known does not change while we look."""
-        known = sum(
-            len(found.series)
-            for table in tables
-            if (found := self._host.fold.catalogue.find(table.measurement)) is not None
-        )
-        return 0 if series <= known else series - known
+    def _new(self, tables: list[Table]) -> int:
+        """About how many series are new, looked at without the lock."""
+        find = self._host.fold.catalogue.find
+        count = 0
+        for table in tables:
+            found = find(table.measurement)
+            known: Container[bytes] = () if found is None else found.series.by_tags
+            count += sum(packed not in known for packed in table.series)
+        return count
 
     def _is_known(self, written: Sequence[Table | Row]) -> bool:
         """Whether every field is there, with the right kind, and no point is too old.

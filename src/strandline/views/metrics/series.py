@@ -85,7 +85,7 @@ class SeriesTable:
             sys.getsizeof(self.by_tags)
             + sys.getsizeof(self._packed)
             + self._text_bytes
-            + 16 * len(self._packed)
+            + 40 * len(self._packed)
             + columns
         )
 

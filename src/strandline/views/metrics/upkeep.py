@@ -13,6 +13,7 @@ import numpy as np
 from pyroaring import BitMap64
 
 from strandline.errors import Conflict
+from strandline.view_config import KINDS
 from strandline.views.host import Host
 from strandline.views.metrics import asking
 from strandline.views.metrics.answer import Answer
@@ -21,7 +22,6 @@ from strandline.views.metrics.batch import Table
 from strandline.views.metrics.catalogue import Measurement
 from strandline.views.metrics.fold import MetricsFold
 from strandline.views.metrics.kinds import INT64_MIN, Kind, to_bits
-from strandline.views.metrics.lives import BUCKET_BITS
 from strandline.views.metrics.names import canonical
 from strandline.views.metrics.records import draft_floor, draft_points
 from strandline.views.metrics.rules import (
@@ -64,17 +64,19 @@ class Upkeep:
     def let_go(self) -> int:
         """Let records go that no longer matter; how many."""
         host = self._host
+        if _is_shared(host):
+            return 0
         with host.reading() as fold:
             floors = [measurement.floor for measurement in fold.catalogue.measurements]
-            gone, self._bucket = fold.lives.gone(floors.__getitem__, self._bucket, BUCKETS_AT_ONCE)
-            kept = BitMap64(fold.kept_records())
-        count = 0
-        for number, mine in gone:
-            seqs = mine - kept
-            count += host.release(0, seqs) if seqs else 0
-            if ((number + 1) << BUCKET_BITS) <= host.secured[0]:
-                with host.lock:
-                    host.fold.lives.forget(number)
+            gone, self._bucket = fold.lives.take(
+                floors.__getitem__, self._bucket, BUCKETS_AT_ONCE, host.secured[0]
+            )
+            gone -= BitMap64(fold.kept_records())
+        if not gone:
+            return 0
+        count = host.release(0, gone)
+        # Below that nothing is left, and what is below a floor goes by whole files.
+        host.release(0, before=host.topics[0].statistics().earliest_seq)
         return count
 
     def _downsample(self, rule: Downsample, now_ns: int) -> None:
@@ -105,6 +107,12 @@ class Upkeep:
             return draft_floor(rule.measurement, floor)
 
         self._host.decide(decision)
+
+
+def _is_shared(host: Host[MetricsFold]) -> bool:
+    """Whether another view may need the records: then all of them stay."""
+    views = host.topics[0].config.views
+    return any(getattr(views, kind) is not None for kind in KINDS if kind != host.kind)
 
 
 def _stale(
