@@ -44,6 +44,8 @@ from strandline.views.view import Rows, World
 
 TAIL_POINTS_MAX = 1 << 16
 TAIL_POINTS_MIN = 1 << 10
+MAP_PAGE_BYTES = 8 * 1024
+"""Small, for a save changes a little here and there."""
 MERGE_FACTOR = 4
 """So many points are merged for each that comes: more than the sizes of runs ask for."""
 MERGE_POINTS_MIN = 1 << 16
@@ -109,8 +111,11 @@ class MetricsFold:
         self._pages = Pages(
             session, space, next_number=saved.next_page, spill=spill, ram_bytes=ram // 2
         )
-        self._index = Index(PagedMap(session, space=space + 1, ram_bytes=ram // 4, spill=spill))
-        self._facts = Facts(PagedMap(session, space=space + 2, ram_bytes=ram // 4, spill=spill))
+        maps = [
+            PagedMap(session, space=n, page_bytes=MAP_PAGE_BYTES, ram_bytes=ram // 4, spill=spill)
+            for n in (space + 1, space + 2)
+        ]
+        self._index, self._facts = Index(maps[0]), Facts(maps[1])
         self._runs = Runs(
             self._index,
             self._pages,

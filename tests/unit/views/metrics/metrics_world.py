@@ -55,7 +55,8 @@ class FoldWorld:
     """A fold by itself, whose records are given by the test."""
 
     def __init__(self, *, tail: int = 64, block_points: int = 16, ram_bytes: int = 1 << 24) -> None:
-        self.reservoir = Reservoir(SimObjects(), start_jobs=False)
+        self.objects = SimObjects()
+        self.reservoir = Reservoir(self.objects, start_jobs=False)
         self.session = self.reservoir.session()
         self.share = Share(1 << 30)
         self.world = World(SimClock(), self.share, lambda source, seqs: [], None, ram_bytes)
