@@ -15,7 +15,7 @@ The syntax is InfluxDB's, except that only numbers can be kept: a string is an e
 or field that is named twice, a tag without a value, and a number that is not finite. An error tells
 line and column, both from 1, and nothing of the text is taken then.
 
-``parse`` leaves plain lines to quick_lines.py, which converts columns instead of numbers.
+``parse`` leaves texts of many plain lines to column_lines.py, and plain lines to quick_lines.py.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from strandline.errors import Invalid
 from strandline.views.metrics.batch import Table
+from strandline.views.metrics.column_lines import column_parse
 from strandline.views.metrics.kinds import AT_MAX, AT_MIN, Kind, bits_of
 from strandline.views.metrics.names import canonical, check_name
 from strandline.views.metrics.quick_lines import BOOLS, quick_parse
@@ -59,6 +60,9 @@ def parse(text: str | bytes, *, precision: str, now_ns: int) -> list[Table]:
     def add_line(line: str, number: int, builder: TableBuilder) -> None:
         _Line(line.removesuffix("\r"), number).add_to(builder, unit, now_ns)
 
+    columns = column_parse(decoded, unit=unit, now_ns=now_ns, head_of=parse_head)
+    if columns is not None:
+        return columns
     quick = quick_parse(decoded, unit=unit, now_ns=now_ns, head_of=parse_head, add_line=add_line)
     return parse_exactly(decoded, unit=unit, now_ns=now_ns) if quick is None else quick
 

@@ -30,7 +30,7 @@ _FLOATS = re.compile(r"[-+.0-9eE\n]*")
 _INTS = re.compile(r"(?:[-+]?[0-9]+i\n?)*")
 _TIMES = re.compile(r"[-0-9\n]*")
 _UNFIT = re.compile(r'[\\"#\x00-\x1f\x7f]')
-_HEADS_MAX = 100_000
+_HEADS_MAX = 32_768
 
 _heads: dict[str, tuple[str, bytes] | None] = {}
 """Heads of lines that were parsed before: they come again and again."""
@@ -88,7 +88,7 @@ def _add(shapes: _Shapes, line: str, number: int, head_of: HeadOf) -> bool:
         time = ""
     else:
         return False
-    head = _head(head_text, head_of)
+    head = known_head(head_text, head_of)
     if head is None:
         return False
     names, raws = [], []
@@ -99,7 +99,7 @@ def _add(shapes: _Shapes, line: str, number: int, head_of: HeadOf) -> bool:
     shape = head[0], tuple(names)
     rows = shapes.get(shape)
     if rows is None:
-        if not _are_names(names):
+        if not are_names(names):
             return False
         rows = shapes[shape] = _Rows(len(names))
     rows.rows.append(rows.series.setdefault(head[1], len(rows.series)))
@@ -110,7 +110,8 @@ def _add(shapes: _Shapes, line: str, number: int, head_of: HeadOf) -> bool:
     return True
 
 
-def _head(text: str, head_of: HeadOf) -> tuple[str, bytes] | None:
+def known_head(text: str, head_of: HeadOf) -> tuple[str, bytes] | None:
+    """What a line begins with; kept, for it comes again and again."""
     found = _heads.get(text)
     if found is None:
         found = head_of(text)
@@ -120,7 +121,8 @@ def _head(text: str, head_of: HeadOf) -> tuple[str, bytes] | None:
     return found
 
 
-def _are_names(names: Sequence[str]) -> bool:
+def are_names(names: Sequence[str]) -> bool:
+    """Whether fields of one line may be called so."""
     return len(set(names)) == len(names) and all(
         name and len(name) * 4 <= NAME_BYTES_MAX and "=" not in name for name in names
     )
@@ -165,13 +167,14 @@ def _times(raws: list[str], unit: int, now_ns: int) -> Ints | None:
     except (ValueError, OverflowError):
         return None
     if unit > 1:
-        if not _fits(at, unit):
+        if not fits(at, unit):
             return None
         at = at * unit
-    return at if _fits(at, 1) else None
+    return at if fits(at, 1) else None
 
 
-def _fits(at: Ints, unit: int) -> bool:
+def fits(at: Ints, unit: int) -> bool:
+    """Whether times of a unit are times in nanoseconds."""
     return int(at.max()) <= AT_MAX // unit and int(at.min()) >= -(AT_MAX // unit)
 
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from strandline.errors import Invalid
 from strandline.views.metrics import quick_lines
-from strandline.views.metrics.lines import parse, parse_exactly
+from strandline.views.metrics.column_lines import column_parse
+from strandline.views.metrics.lines import parse, parse_exactly, parse_head
 from tests.unit.views.metrics.test_lines import points
 
 PIECES = st.sampled_from(
@@ -36,6 +37,17 @@ LINES = st.builds(
         st.sampled_from(["1", "2", "-7", "3"]),
     ),
 )
+ALIKE = st.lists(
+    st.builds(
+        "{} {}{}".format,
+        st.sampled_from(["m", "m,host=a", "m,b=1,a=2", "m,a=2,b=1", "n,zone=x", "k"]),
+        st.sampled_from(["v=1", "v=2.5", "v=-1e3", "v=.5", "v=7i", "v=0x1i", "v=nan", "v=1e999"]),
+        st.sampled_from([" 1", " 2", " -7", " 0x10", " 1-1", ""]),
+    ),
+    min_size=1,
+    max_size=4,
+).map(lambda lines: "\n".join(lines * 9))
+"""Texts of many lines, which may be read all at once."""
 TEXTS = st.lists(PIECES, max_size=12).map("".join) | st.lists(LINES, max_size=12).map("\n".join)
 
 
@@ -46,7 +58,7 @@ def outcome(work) -> list | None:
         return None
 
 
-@given(TEXTS, st.sampled_from(["ns", "ms", "s"]))
+@given(TEXTS | ALIKE, st.sampled_from(["ns", "ms", "s"]))
 def test_a_text_is_read_as_the_exact_reader_does(text, precision):
     unit = {"ns": 1, "ms": 1_000_000, "s": 1_000_000_000}[precision]
 
@@ -61,12 +73,50 @@ def test_plain_lines_are_not_left_to_the_exact_reader(monkeypatch):
     def refuse(*_args, **_options):
         pytest.fail("a plain text was read one character after the other")
 
-    tables = quick_lines.quick_parse(
-        text, unit=1, now_ns=0, head_of=lambda head: ("m", head.encode()), add_line=refuse
-    )
+    tables = quick_lines.quick_parse(text, unit=1, now_ns=0, head_of=parse_head, add_line=refuse)
 
     assert tables is not None
     assert sum(table.points for table in tables) == 60
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["m,host=h{n} v={n}.5,w={n}i {n}", "m v={n}", "m{k},host=a v={n}i {n}", "m,b={k},a=1 v=1 {n}"],
+)
+def test_many_lines_alike_are_read_all_at_once(line):
+    text = "\n".join(line.format(n=n, k=n % 3) for n in range(100)) + "\n"
+
+    found = column_parse(text, unit=1, now_ns=5, head_of=parse_head)
+
+    assert found is not None
+    exact = parse_exactly(text, unit=1, now_ns=5)
+    assert sorted(points(found), key=str) == sorted(points(exact), key=str)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        *(
+            "m v=t 1",
+            "m w=1 1",
+            "m v=1,w=2 1",
+            "m v=1i 1",
+            "m v=1",
+            "m v=1  1",
+            "m v==1 1",
+            "m, v=1 1",
+        ),
+        *("m v=1 0x10", "m v=inf 1", 'm v="x" 1', "# c", "", "m v=1 9223372036854775807", "m v= 1"),
+    ],
+)
+def test_a_text_with_one_odd_line_is_left_to_others(odd):
+    text = "\n".join([*["m v=1 1"] * 50, odd, *["m v=1 1"] * 50])
+
+    assert column_parse(text, unit=1, now_ns=5, head_of=parse_head) is None
+
+
+def test_hex_digits_are_no_whole_number():
+    assert column_parse("m v=0x1i 1\n" * 50, unit=1, now_ns=5, head_of=parse_head) is None
 
 
 def test_one_odd_line_does_not_slow_the_others(monkeypatch):
@@ -77,7 +127,7 @@ def test_one_odd_line_does_not_slow_the_others(monkeypatch):
         text,
         unit=1,
         now_ns=0,
-        head_of=lambda head: (head, b""),
+        head_of=parse_head,
         add_line=lambda line, number, builder: seen.append(number),
     )
 
@@ -87,6 +137,6 @@ def test_one_odd_line_does_not_slow_the_others(monkeypatch):
 def test_heads_of_lines_that_are_known_take_no_more_than_their_bound(monkeypatch):
     monkeypatch.setattr(quick_lines, "_HEADS_MAX", 10)
 
-    parse("\n".join(f"m,host=h{n} v=1 1" for n in range(50)), precision="ns", now_ns=0)
+    parse("\n".join(f"m,seen=never{n} v=1 1" for n in range(50)), precision="ns", now_ns=0)
 
     assert len(quick_lines._heads) <= 10
