@@ -1,7 +1,8 @@
 """Measurements with tags and numeric fields: points in, answers out.
 
 metrics.py       what users call
-lines.py         line protocol -> tables; quick_lines.py the plain cases, tables.py rows together
+lines.py         line protocol -> tables; quick_lines.py and column_lines.py the plain cases
+tables.py        rows that come one by one -> tables
 arrays.py        columns and single rows -> tables
 batch.py         tables <-> a record's data; records.py what records say; packing.py numbers
 

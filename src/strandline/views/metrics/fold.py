@@ -103,6 +103,7 @@ class MetricsFold:
         weakref.finalize(self, self._meter.set, 0).atexit = False
         size = min(TAIL_POINTS_MAX, max(TAIL_POINTS_MIN, world.ram_bytes // 4 // _TAIL_POINT_BYTES))
         self._tail = Tail(size)
+        self._loaded = False
 
     def load(self, session: Session, space: int, state: bytes) -> None:
         """Begin with what was saved; with nothing when the state is empty."""
@@ -133,6 +134,7 @@ class MetricsFold:
         self._merging.resume(saved.merge)
         floors = {found.name: found.floor for found in self.catalogue.measurements}
         self.standings.load(saved.standings, floors)
+        self._loaded = True
         self._measure()
 
     def save(self, session: Session) -> bytes:
@@ -205,6 +207,8 @@ class MetricsFold:
 
     def evict(self, wanted: int) -> int:
         """Bring memory down, if it can be; by how many bytes."""
+        if not self._loaded:
+            return 0  # its pages could not be read: it is about to be replaced
         before = self._ram()
         self.flush()
         self._pages.shrink(max(0, self._pages.ram - wanted))

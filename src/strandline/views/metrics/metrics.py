@@ -223,8 +223,10 @@ class Metrics:
 
     def maintain(self) -> None:
         """Apply the rules, and let records of the log go that no longer matter."""
-        self._upkeep.run_once()
-        self._upkeep.let_go()
+        try:
+            self._upkeep.run_once()
+        finally:
+            self._upkeep.let_go()
 
     def statistics(self) -> Statistics:
         """The view in numbers."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from pyroaring import BitMap64
 
-from strandline.errors import Conflict
+from strandline.errors import Conflict, StrandlineError
 from strandline.view_config import KINDS
 from strandline.views.host import Host
 from strandline.views.metrics import asking
@@ -38,6 +38,8 @@ from strandline.views.view import Draft
 
 POINTS_AT_ONCE = 500_000
 """About so many points are made in one step."""
+WINDOWS_AT_ONCE = 256
+"""And of so many windows at most: others wait while their points are read."""
 BUCKETS_AT_ONCE = 4096
 """So many buckets of records are looked at in one turn."""
 
@@ -50,16 +52,21 @@ class Upkeep:
         self._bucket = 0
 
     def run_once(self) -> None:
-        """Bring everything up to this moment."""
+        """Bring everything up to this moment. A rule that fails does not hinder the others."""
         now_ns = self._host.world.clock.now_us() * 1000
         with self._host.reading() as fold:
             rules = fold.standings.rules()
-        for rule in rules:
-            if isinstance(rule, Downsample):
-                self._downsample(rule, now_ns)
-        for rule in rules:
-            if isinstance(rule, Keep):
-                self._raise_floor(rule, now_ns)
+        failure: StrandlineError | None = None
+        for rule in sorted(rules, key=lambda rule: isinstance(rule, Keep)):  # first make, then drop
+            try:
+                if isinstance(rule, Downsample):
+                    self._downsample(rule, now_ns)
+                else:
+                    self._raise_floor(rule, now_ns)
+            except StrandlineError as error:
+                failure = failure or error  # the others are not to wait for it
+        if failure is not None:
+            raise failure
 
     def let_go(self) -> int:
         """Let records go that no longer matter; how many."""
@@ -143,7 +150,7 @@ def _due(
         return None
     first = max(begin, earliest // width * width)
     each = max(1, len(source.series) * len(source.fields) * len(rule.aggregates))
-    following = min(complete, first + max(1, POINTS_AT_ONCE // each) * width)
+    following = min(complete, first + min(WINDOWS_AT_ONCE, max(1, POINTS_AT_ONCE // each)) * width)
     tables = list(_tables(fold, rule, source, first, following))
     return draft_points(tables, Progress(rule.into, standing.seq, following))
 

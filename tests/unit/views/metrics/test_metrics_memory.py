@@ -10,6 +10,7 @@ import pytest
 
 from strandline.errors import Invalid, MemoryPressure, StrandlineError, TooLarge
 from strandline.settings import ViewSettings
+from strandline.views.metrics.fold import MetricsFold
 from tests.unit.store.world import World
 from tests.unit.views.metrics.metrics_world import FoldWorld, host_of, open_metrics
 
@@ -50,6 +51,12 @@ def test_eviction_frees_the_tail_and_new_pages_and_changes_nothing():
     assert freed > 150_000
     assert world.share.used == used - freed
     assert world.fold.digest() == before
+
+
+def test_a_fold_that_could_not_be_loaded_frees_nothing():
+    world = FoldWorld()
+
+    assert MetricsFold(world.config, world.world).evict(1000) == 0
 
 
 def test_ten_times_the_share_is_written_within_it():

@@ -325,6 +325,20 @@ class TestDownsampling:
         with pytest.raises(Conflict, match="'load_count' of 'cpu_1m' is float64"):
             it.metrics.run_once()
 
+    def test_a_rule_that_fails_does_not_hinder_the_others(self, it):
+        it.metrics.write("cpu_1m", {}, {"load_count": 0.5}, at=it.at(0))
+        it.metrics.downsample("cpu", into="other", window="1m", aggregates=["max"])
+        it.metrics.keep("mem", "1m")
+        it.metrics.write("mem", {}, {"used": 1}, at=it.at(0))
+        it.write(0)
+        it.to(120)
+
+        with pytest.raises(Conflict):
+            it.metrics.run_once()
+
+        assert it.metrics.read("other").values.tolist() == [1.0]
+        assert it.metrics.measurements() == ["cpu", "cpu_1m", "other"]
+
     def test_groups_have_the_tags_that_are_asked_for(self, it):
         it.metrics.downsample("cpu", into="total", window="1m", aggregates=["sum"], by=[])
         it.write(0, 1, host="a")

@@ -38,6 +38,15 @@ def test_a_point_is_there_when_its_write_returns(metrics):
     assert metrics.fields("cpu") == {"jobs": "int64", "load": "float64", "up": "bool"}
 
 
+def test_numbers_of_numpy_are_numbers(metrics):
+    metrics.write(
+        "m", {}, {"a": np.float32(0.5), "b": np.int16(7), "c": np.bool_(True)}, np.int64(9)
+    )
+
+    assert metrics.fields("m") == {"a": "float64", "b": "int64", "c": "bool"}
+    assert metrics.read("m", "b").at.tolist() == [9]
+
+
 def test_without_a_time_it_is_now(world, metrics):
     metrics.write("cpu", {}, {"load": 1.0})
 
