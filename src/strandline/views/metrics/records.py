@@ -14,12 +14,14 @@ one that cannot be read, is nothing to this view: it is counted and stays in the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
+import numpy as np
 
 from strandline.errors import Corrupt, Invalid
 from strandline.views.metrics.batch import (
+    TABLE_BYTES_MAX,
     Row,
     Table,
     cut,
@@ -27,6 +29,7 @@ from strandline.views.metrics.batch import (
     encode,
     encode_row,
     table_of,
+    with_rows,
 )
 from strandline.views.metrics.lines import parse
 from strandline.views.metrics.rules import Downsample, Keep, Progress, Removed, Rule
@@ -108,14 +111,33 @@ def meaning(meta: bytes | None, data: bytes, ts_us: int) -> Meaning:
 
 
 def _records(tables: Sequence[Table]) -> list[bytes]:
-    parts = [part for table in tables for part in cut(table)]
-    if len(parts) == len(tables):
-        return (
-            [encode(parts)] if len(parts) <= 1 or _is_small(parts) else [encode([p]) for p in parts]
-        )
-    return [encode([part]) for part in parts]
+    """The data of as many records as are needed, so that none is too large."""
+    if _size(tables) <= TABLE_BYTES_MAX:
+        return [encode(tables)]
+    ordered = [table for table in tables if table.order is not None]
+    records = [encode([part]) for table in tables if table.order is None for part in cut(table)]
+    return records + [encode(parts) for parts in _by_order(ordered)]
 
 
-def _is_small(parts: Sequence[Table]) -> bool:
-    rows = sum(part.points + len(part.at) for part in parts)
-    return 8 * rows + sum(len(series) for part in parts for series in part.series) < 128 * 1024
+def _by_order(tables: Sequence[Table]) -> Iterator[list[Table]]:
+    """Tables that may meet, cut at the same places of the write: records are in order, too."""
+    if not tables:
+        return
+    order = np.unique(np.concatenate([table.order for table in tables if table.order is not None]))
+    longest = max(len(series) for table in tables for series in table.series)
+    widest = max(len(table.fields) for table in tables)
+    step = max(1, TABLE_BYTES_MAX // (24 + 8 * widest + longest) // len(tables))
+    for first in range(0, len(order), step):
+        low, high = order[first], order[min(first + step, len(order)) - 1]
+        parts = []
+        for table in tables:
+            places = np.flatnonzero((table.order >= low) & (table.order <= high))
+            if len(places):
+                parts.append(with_rows(table, places))
+        yield parts
+
+
+def _size(tables: Sequence[Table]) -> int:
+    """About so many bytes tables have before they are packed."""
+    rows = sum(table.points + 2 * len(table.at) for table in tables)
+    return 8 * rows + sum(len(series) for table in tables for series in table.series)

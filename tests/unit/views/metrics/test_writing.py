@@ -90,6 +90,19 @@ def test_a_large_write_is_several_records_in_one_batch(world, metrics):
     assert digest(world.store) == before
 
 
+def test_the_last_line_counts_in_a_write_of_several_records_too(world, metrics):
+    lines = []
+    for n in range(30_000):
+        lines.append(f"m,host=some-long-name-{n % 50} v={n},w=1 {n % 100}")
+        lines.append(f"m,host=some-long-name-{n % 50} v={-n} {n % 100}")
+
+    appended = metrics.write_lines("\n".join(lines))
+
+    assert appended.last_seq > appended.first_seq
+    found = sorted(metrics.read("m", "v").values.tolist())
+    assert found == sorted(float(-n) for n in range(29_900, 30_000))
+
+
 def test_a_write_over_the_limits_of_the_store_leaves_nothing():
     world = World(
         views=ViewSettings(memory_bytes=32 << 20), limits=LimitSettings(batch_bytes_max=100_000)
