@@ -93,14 +93,14 @@ def test_a_large_write_is_several_records_in_one_batch(world, metrics):
 def test_the_last_line_counts_in_a_write_of_several_records_too(world, metrics):
     lines = []
     for n in range(30_000):
-        lines.append(f"m,host=some-long-name-{n % 50} v={n},w=1 {n % 100}")
-        lines.append(f"m,host=some-long-name-{n % 50} v={-n} {n % 100}")
+        both = [f"m,host=a-long-name-{n % 50} v={value} {n % 100}" for value in (f"{n},w=1", -n)]
+        lines += both if n % 2 else reversed(both)
 
     appended = metrics.write_lines("\n".join(lines))
 
     assert appended.last_seq > appended.first_seq
     found = sorted(metrics.read("m", "v").values.tolist())
-    assert found == sorted(float(-n) for n in range(29_900, 30_000))
+    assert found == sorted(float(-n if n % 2 else n) for n in range(29_900, 30_000))
 
 
 def test_a_write_over_the_limits_of_the_store_leaves_nothing():
