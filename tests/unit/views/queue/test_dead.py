@@ -6,15 +6,19 @@ from __future__ import annotations
 import random
 import threading
 
+import msgspec
 import pytest
 
 from strandline.errors import Invalid
 from strandline.record import Record
 from strandline.testing.sim_disk import SimDisk
 from strandline.views.queue import letter
+from tests.unit.store.world import SMALL_WAL
 from tests.unit.views.queue.world import NAME, World, host_of, queue_of, rebuilt_digest
 
 DEAD = f"{NAME}:dead"
+FOUR_SHARDS = msgspec.structs.replace(SMALL_WAL, shards=4)
+"""So that a power loss may take the end of one topic and leave that of another."""
 
 
 def _wear_out(world: World, queue, times: int = 1) -> None:
@@ -133,7 +137,7 @@ def test_large_dead_letters_are_buried_a_few_at_a_time():
 
 @pytest.mark.parametrize("durability", ["disk", "fsync"])
 def test_a_crash_at_any_moment_of_a_burial_leaves_one_letter_of_each(durability):
-    world = World()
+    world = World(wal=FOUR_SHARDS)
     queue = queue_of(world.store, deliveries_max=1, durability=durability)
     queue.put_many([b"a", b"b"])
     _wear_out(world, queue)
@@ -160,7 +164,7 @@ def test_a_crash_at_any_moment_of_a_burial_leaves_one_letter_of_each(durability)
 def test_a_crash_at_any_moment_of_a_redrive_leaves_a_letter_or_a_job_of_each(
     durability, redrives_again
 ):
-    world = World()
+    world = World(wal=FOUR_SHARDS)
     queue = queue_of(world.store, deliveries_max=1, durability=durability)
     queue.put_many([b"a", b"b"])
     _wear_out(world, queue)
@@ -201,7 +205,7 @@ def _left_by_crashes(world: World, work) -> list[SimDisk]:
 
 
 def _restarted(world: World, disk: SimDisk) -> World:
-    again = World()
+    again = World(wal=FOUR_SHARDS)
     again.store.close()
     again.disk, again.clock = disk, world.clock
     again.store = again.open()

@@ -43,6 +43,19 @@ def test_a_nacked_job_comes_again_after_its_delay():
     assert (again.data, again.deliveries) == (b"a", 2)
 
 
+def test_a_job_that_is_given_back_does_not_wait_for_a_time_that_was_over():
+    world = World()
+    queue = queue_of(world.store)
+    queue.put(b"a", delay=3)
+    world.clock.advance(4)
+    (job,) = queue.claim()
+    world.clock.jump_wall(-100)
+
+    job.nack()
+
+    assert len(queue.claim()) == 1
+
+
 def test_a_lease_that_runs_out_leads_to_another_delivery():
     world = World()
     queue = queue_of(world.store, lease_ms=10_000)

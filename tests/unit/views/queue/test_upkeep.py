@@ -58,6 +58,19 @@ def test_a_job_that_ends_after_the_save_stays_until_the_next():
     assert [record.data for record in world.store.topic(NAME).read().records] == [b"b", b"c"]
 
 
+def test_nothing_goes_before_the_state_that_says_so_is_durable():
+    world = World()
+    queue = queue_of(world.store)
+    queue.put_many([b"a", b"b"])
+    save(world.store)
+    queue.ack_many(queue.claim(2))
+    host_of(world.store).save()  # handed over, and not yet made durable
+
+    queue.maintain()
+
+    assert world.store.topic(NAME).statistics().count == 2
+
+
 def test_old_records_of_leases_go_when_a_survey_is_saved():
     world = World()
     queue = queue_of(world.store)
