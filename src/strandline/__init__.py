@@ -73,12 +73,7 @@ from strandline.store import Store as open  # noqa: A004, N813 - strandline.open
 from strandline.topic.health import Health
 from strandline.topic.page import Page
 from strandline.topic.topic import Topic, TopicStatistics
-from strandline.views.groups.group import Group
-from strandline.views.kv.kv import Kv
 from strandline.views.kv.values import Delete, Put
-from strandline.views.metrics.metrics import Metrics
-from strandline.views.queue.queue import Queue
-from strandline.views.series.series import Series
 
 __all__ = [
     "AlreadyThere",
@@ -92,15 +87,12 @@ __all__ = [
     "Denied",
     "DiskFull",
     "Fenced",
-    "Group",
     "Health",
     "Invalid",
-    "Kv",
     "LakeSettings",
     "LimitSettings",
     "Locked",
     "MemoryPressure",
-    "Metrics",
     "NewerFormat",
     "NoBucket",
     "NotAStore",
@@ -112,13 +104,11 @@ __all__ = [
     "PagedMap",
     "Poisoned",
     "Put",
-    "Queue",
     "Record",
     "RecordsLost",
     "Reservoir",
     "ReservoirSettings",
     "SegmentSettings",
-    "Series",
     "Session",
     "Settings",
     "SpaceSettings",

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from strandline.backup.backups import BackupInfo, Backups, Place
 from strandline.backup.take import reach_of
@@ -40,31 +40,25 @@ from strandline.topic.sealer import Sealer
 from strandline.topic.space import SpaceWatch
 from strandline.topic.state import TopicState
 from strandline.topic.topic import Topic
-from strandline.views import kinds
-from strandline.views.groups.group import Group
-from strandline.views.groups.groups import Groups
-from strandline.views.kv.kv import Kv
-from strandline.views.metrics.metrics import Metrics
-from strandline.views.queue.queue import Queue
-from strandline.views.series.series import Series
+from strandline.views.loading import load_groups
 from strandline.views.shelf import Shelf
 from strandline.views.views import Views
 from strandline.wal.reader import Reader
 from strandline.wal.shard import Shard
 from strandline.wal.writer import as_unavailable
-from strandline.wiring import Base, make_inbox, make_roots, make_writer, wire_lake
+from strandline.wiring import Base, make_inbox, make_roots, make_writer, telling, wire_lake
+
+if TYPE_CHECKING:  # loaded when the first view is asked for (views/loading.py)
+    from strandline.views.groups.group import Group
+    from strandline.views.groups.groups import Groups
+    from strandline.views.kv.kv import Kv
+    from strandline.views.metrics.metrics import Metrics
+    from strandline.views.queue.queue import Queue
+    from strandline.views.series.series import Series
 
 SHARDS_MAX = 64
 _TICK_S = 1.0
 _INBOX_S = 0.1
-
-
-@contextmanager
-def _telling(what: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise as_unavailable(error, what) from error
 
 
 class Store:
@@ -171,24 +165,34 @@ class Store:
 
     def kv(self, name: str, **options: object) -> Kv:
         """The key-value map over a topic's keys, made with these options if there is none."""
-        return self._views.open(kinds.KV, name, options)
+        found: Kv = self._views.open("kv", name, options)
+        return found
 
     def queue(self, name: str, **options: object) -> Queue:
         """The work queue whose jobs are a topic's records, made if there is none."""
-        return self._views.open(kinds.QUEUE, name, options)
+        found: Queue = self._views.open("queue", name, options)
+        return found
 
     def series(self, name: str, **options: object) -> Series:
         """A topic's records by source and time, made if there is none."""
-        return self._views.open(kinds.SERIES, name, options)
+        found: Series = self._views.open("series", name, options)
+        return found
 
     def metrics(self, name: str, **options: object) -> Metrics:
         """Measurements with tags and numeric fields, in a topic, made if there is none."""
-        return self._views.open(kinds.METRICS, name, options)
+        found: Metrics = self._views.open("metrics", name, options)
+        return found
 
     def group(self, topic: str, name: str, **options: object) -> Group:
         """The consumer group of this name on a topic, made with these options."""
         self._check_writable()
         return self.groups.open(topic, name, options)
+
+    @cached_property
+    def groups(self) -> Groups:
+        """The consumer groups of all topics."""
+        found: Groups = load_groups()(self, self.kv, self._clock)
+        return found
 
     @property
     def views(self) -> Views:
@@ -204,7 +208,7 @@ class Store:
     def checkpoint(self) -> None:
         """Move everything in the log into segments now, seal what is worth it, save views."""
         self._check_writable()
-        with _telling("a checkpoint"):
+        with telling("a checkpoint"):
             with self._checkpointing:
                 self._checkpointer.checkpoint()
                 self._sealer.run_once()
@@ -218,7 +222,7 @@ class Store:
     def relocate(self, progress: Progress = silent) -> None:
         """Move sealed segments beyond the hot bound into the lake now."""
         self._check_writable()
-        with _telling("the lake"):
+        with telling("the lake"):
             self._relocator.run_once(progress)
 
     def sweep(self, *, orphans: bool = False) -> dict[str, Swept]:
@@ -227,19 +231,19 @@ class Store:
         With ``orphans`` also look for objects that no manifest names, which takes a listing.
         """
         self._check_writable()
-        with _telling("the lake"):
+        with telling("the lake"):
             return self._relocator.sweep(orphans=orphans)
 
     def scrub(self) -> ScrubProgress:
         """Check every segment and lake file now, mend what can be mended; what was found."""
         self._check_writable()
-        with _telling("a check of all files"):
+        with telling("a check of all files"):
             return self._scrubber.run_all()
 
     def take_deliveries(self) -> int:
         """Append what Spark and others have delivered now; how many deliveries were taken."""
         self._check_writable()
-        with _telling("the inbox"):
+        with telling("the inbox"):
             taken = self._inbox.run_once()
             self._checkpoint_if_due()
             return taken
@@ -400,8 +404,7 @@ class Store:
             readonly=self.readonly,
             is_alive=lambda topic_id: self._found.catalog.by_id(topic_id) is not None,
         )
-        self._views = Views(shelf, self, kinds.KINDS)
-        self.groups = Groups(self, self.kv, self._clock)
+        self._views = Views(shelf, self)
 
     def _make_jobs(self) -> None:
         interval_s = self._settings.wal.sync_interval_ms / 1000
@@ -455,7 +458,8 @@ class Store:
         syncing = self._jobs[: len(self._shards)]
         for job in self._jobs[len(self._shards) :]:
             job.stop()
-        self.groups.close()
+        if "groups" in vars(self):
+            self.groups.close()
         self._views.shelf.close()
         with self._checkpointing:  # a job that did not stop in time writes no root any more
             self._roots.close()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 from strandline.env.clock import Clock
@@ -24,7 +25,16 @@ from strandline.topic.sealer import Sealer
 from strandline.topic.topic import Topic
 from strandline.wal.files import ShardFiles
 from strandline.wal.reader import Reader
-from strandline.wal.writer import Writer
+from strandline.wal.writer import Writer, as_unavailable
+
+
+@contextmanager
+def telling(what: str) -> Iterator[None]:
+    """Say of what a failure of the disk has stopped."""
+    try:
+        yield
+    except OSError as error:
+        raise as_unavailable(error, what) from error
 
 
 class Base(NamedTuple):

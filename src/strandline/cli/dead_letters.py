@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
@@ -18,7 +18,9 @@ from strandline.cli.viewing import Looking, changing
 from strandline.errors import Invalid, UnknownTopic
 from strandline.store import Store
 from strandline.views.queue.letter import DeadLetter, Where
-from strandline.views.queue.queue import Queue
+
+if TYPE_CHECKING:  # views are loaded when one is asked for
+    from strandline.views.queue.queue import Queue
 
 app = App(name="dead", help="List, redrive and purge the dead letters of a queue.")
 

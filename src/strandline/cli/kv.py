@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
@@ -26,8 +26,10 @@ from strandline.cli.viewing import (
 from strandline.errors import Conflict, Invalid, NotFound
 from strandline.store import Store
 from strandline.views.kv.compaction import Compacted
-from strandline.views.kv.kv import Kv
 from strandline.views.kv.values import Entry, Version
+
+if TYPE_CHECKING:  # views are loaded when one is asked for
+    from strandline.views.kv.kv import Kv
 
 PLACE = views.PLACE + 1  # among the commands of the help page
 _PAGE = 1000

@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
@@ -18,9 +18,11 @@ from strandline.cli.output import output, print_report
 from strandline.cli.viewing import Looking, putting
 from strandline.errors import Invalid, NotFound
 from strandline.store import Store
-from strandline.views.metrics.answer import Answer
-from strandline.views.metrics.metrics import Metrics
-from strandline.views.metrics.report import MeasurementCardinality
+
+if TYPE_CHECKING:  # views are loaded when one is asked for
+    from strandline.views.metrics.answer import Answer
+    from strandline.views.metrics.metrics import Metrics
+    from strandline.views.metrics.report import MeasurementCardinality
 
 PLACE = series.PLACE + 1  # among the commands of the help page
 _BATCH = 10_000

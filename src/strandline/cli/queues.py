@@ -11,7 +11,7 @@ import dataclasses
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, TypedDict
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import msgspec
 from cyclopts import App, Parameter
@@ -26,7 +26,9 @@ from strandline.errors import Conflict, Invalid
 from strandline.store import Store
 from strandline.views.queue.codec import PRIORITY
 from strandline.views.queue.job import Job, Put, Settled, Ticket, Waiting
-from strandline.views.queue.queue import Queue
+
+if TYPE_CHECKING:  # views are loaded when one is asked for
+    from strandline.views.queue.queue import Queue
 
 PLACE = kv.PLACE + 1  # among the commands of the help page
 _TICKET = re.compile(r"(\d{1,18}):(\d{1,18})")

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
@@ -23,8 +23,10 @@ from strandline.cli.viewing import Looking, putting
 from strandline.errors import Invalid, NotFound
 from strandline.store import Store
 from strandline.views.series.meta import AT_MAX, AT_MIN
-from strandline.views.series.series import Series
 from strandline.views.series.values import Point
+
+if TYPE_CHECKING:  # views are loaded when one is asked for
+    from strandline.views.series.series import Series
 
 PLACE = queues.PLACE + 1  # among the commands of the help page
 _NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}

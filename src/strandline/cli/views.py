@@ -30,7 +30,7 @@ from strandline.errors import Invalid
 from strandline.memory import RESERVE, ShareUse
 from strandline.settings import Durability
 from strandline.store import Store
-from strandline.views import kinds
+from strandline.views.loading import load_kinds
 
 PLACE = topics.PLACE + 1  # among the commands of the help page
 
@@ -90,7 +90,7 @@ def create(
     with writing(target, create=True) as store:
         if name in store.topics(name):
             refuse_owned(name, store.existing_topic(name).config.views)
-        view = store.views.open(kinds.KINDS[kind], name, given)
+        view = store.views.open(load_kinds()[kind], name, given)
         output(target.output).one(_facts(_shown(store, kind, name, view)))
 
 
@@ -128,7 +128,7 @@ def alter(
     """
     given = _options(kind, option or [])
     if not given:
-        known = ", ".join(kinds.KINDS[kind].config.__struct_fields__)
+        known = ", ".join(load_kinds()[kind].config.__struct_fields__)
         raise Invalid(f"say what to alter: --option NAME=VALUE, with one of {known}")
     with writing(target) as store:
         must_have(store, kind, name)
@@ -203,20 +203,20 @@ def memory(*, target: ViewTarget = VIEW_TARGET) -> None:
 
 def _memory_of_all(store: Store) -> dict[str, ShareUse]:
     for kind, name in store.views.names():
-        store.views.open(kinds.KINDS[kind], name, {})
+        store.views.open(load_kinds()[kind], name, {})
     return store.views.memory()
 
 
 def _looking(kind: Kind, name: str, target: ViewTarget) -> Looking[object]:
     def open_view(store: Store, name: str) -> object:
-        return store.views.open(kinds.KINDS[kind], name, {})
+        return store.views.open(load_kinds()[kind], name, {})
 
     return Looking(target, kind, name, open_view)
 
 
 def _options(kind: Kind, given: Sequence[str]) -> dict[str, object]:
     """Options from texts such as ``history=20``: what reads as JSON is that, the rest is text."""
-    known = kinds.KINDS[kind].config.__struct_fields__
+    known = load_kinds()[kind].config.__struct_fields__
     options: dict[str, object] = {}
     for text in given:
         name, sign, value = text.partition("=")

@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from strandline.cli import cells
 from strandline.cli.cells import Json, Made, Row
@@ -17,8 +18,10 @@ from strandline.cli.output import Output, output
 from strandline.cli.viewing import Looking
 from strandline.errors import Invalid
 from strandline.store import Store
-from strandline.views.kv.kv import Kv
 from strandline.views.kv.values import Change
+
+if TYPE_CHECKING:  # views are loaded when one is asked for
+    from strandline.views.kv.kv import Kv
 
 _PAGE = 1000
 _POLL_S = 0.2

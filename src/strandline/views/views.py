@@ -7,7 +7,7 @@ a new topic, such as its durability.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -19,6 +19,7 @@ from strandline.settings import TopicConfig
 from strandline.topic.topic import Topic
 from strandline.view_config import KINDS, ViewConfigs
 from strandline.views.host import Host
+from strandline.views.loading import load_kinds
 from strandline.views.shelf import Shelf, ViewMaker
 from strandline.views.view import Fold, World
 
@@ -54,16 +55,15 @@ class Topics(Protocol):
 class Views:
     """The views of one store, by name. Safe from many threads."""
 
-    def __init__(self, shelf: Shelf, topics: Topics, kinds: Mapping[str, Kind[Any]]) -> None:
+    def __init__(self, shelf: Shelf, topics: Topics) -> None:
         self.shelf = shelf
         self._topics = topics
-        self._kinds = kinds
 
-    def open(self, kind: Kind[V], name: str, options: dict[str, object]) -> V:
+    def open(self, kind: str | Kind[Any], name: str, options: dict[str, object]) -> Any:
         """The view of this name, made with these options if there is none."""
+        kind = self._kind(kind)
         topic = self._topic(kind, name, options)
-        found: V = self.shelf.facade(self._maker(kind, topic), self._facade(kind, topic))
-        return found
+        return self.shelf.facade(self._maker(kind, topic), self._facade(kind, topic))
 
     def alter(self, kind: str | Kind[Any], name: str, **options: object) -> None:
         """Change a view's options; it is folded again with them."""
@@ -118,9 +118,11 @@ class Views:
         return sorted(found)
 
     def _kind(self, kind: str | Kind[Any]) -> Kind[Any]:
-        found = kind if isinstance(kind, Kind) else self._kinds.get(kind)
-        if found is None:
-            raise Invalid(f"there is no view {kind!r}: known are {', '.join(self._kinds)}")
+        if isinstance(kind, Kind):
+            return kind
+        if kind not in KINDS:
+            raise Invalid(f"there is no view {kind!r}: known are {', '.join(KINDS)}")
+        found: Kind[Any] = load_kinds()[kind]
         return found
 
     def _topic(self, kind: Kind[Any], name: str, options: dict[str, object]) -> Topic:

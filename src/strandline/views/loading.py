@@ -1,0 +1,20 @@
+"""Loads the kinds of views when the first view is asked for.
+
+They are a third of all code, and most processes never use one: the workers of Spark, most commands.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+
+def load_kinds() -> dict[str, Any]:
+    """The kinds of views by name."""
+    found: dict[str, Any] = import_module("strandline.views.kinds").KINDS
+    return found
+
+
+def load_groups() -> Any:
+    """The class of a store's consumer groups."""
+    return import_module("strandline.views.groups.groups").Groups
