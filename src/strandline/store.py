@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from functools import partial
 
 from strandline.backup.backups import BackupInfo, Backups, Place
 from strandline.backup.take import reach_of
+from strandline.doors import Doors
 from strandline.env import process
 from strandline.env.clock import Clock, SystemClock
 from strandline.env.disk import Disk, Lock, OsDisk
@@ -40,28 +40,25 @@ from strandline.topic.sealer import Sealer
 from strandline.topic.space import SpaceWatch
 from strandline.topic.state import TopicState
 from strandline.topic.topic import Topic
-from strandline.views.loading import load_groups
-from strandline.views.shelf import Shelf
-from strandline.views.views import Views
 from strandline.wal.reader import Reader
 from strandline.wal.shard import Shard
 from strandline.wal.writer import as_unavailable
-from strandline.wiring import Base, make_inbox, make_roots, make_writer, telling, wire_lake
-
-if TYPE_CHECKING:  # loaded when the first view is asked for (views/loading.py)
-    from strandline.views.groups.group import Group
-    from strandline.views.groups.groups import Groups
-    from strandline.views.kv.kv import Kv
-    from strandline.views.metrics.metrics import Metrics
-    from strandline.views.queue.queue import Queue
-    from strandline.views.series.series import Series
+from strandline.wiring import (
+    Base,
+    make_inbox,
+    make_roots,
+    make_views,
+    make_writer,
+    telling,
+    wire_lake,
+)
 
 SHARDS_MAX = 64
 _TICK_S = 1.0
 _INBOX_S = 0.1
 
 
-class Store:
+class Store(Doors):
     """An opened data directory. Safe from many threads; use it as a context manager."""
 
     def __init__(
@@ -104,7 +101,7 @@ class Store:
         if readonly:
             store_id = system.read(self._disk, self.path)
             self._found = self._recover(store_id, progress)
-            self._wire_views()
+            self._views = make_views(self._base, self, None, store_id=store_id)
         else:
             self._open_for_writing(progress, start_jobs=start_jobs)
 
@@ -135,6 +132,10 @@ class Store:
             )
         return self._handle(state)
 
+    def has_topic(self, topic_id: int) -> bool:
+        """Whether a topic of this id is there."""
+        return self._found.catalog.by_id(topic_id) is not None
+
     def create_topic(self, name: str, **options: object) -> Topic:
         """A new topic; TopicExists when the name is taken."""
         self._check_writable()
@@ -162,48 +163,6 @@ class Store:
         if not isinstance(prefix, str):
             raise Invalid(f"prefix is text, not {type(prefix).__name__}")
         return self._found.catalog.names(prefix)
-
-    def kv(self, name: str, **options: object) -> Kv:
-        """The key-value map over a topic's keys, made with these options if there is none."""
-        found: Kv = self._views.open("kv", name, options)
-        return found
-
-    def queue(self, name: str, **options: object) -> Queue:
-        """The work queue whose jobs are a topic's records, made if there is none."""
-        found: Queue = self._views.open("queue", name, options)
-        return found
-
-    def series(self, name: str, **options: object) -> Series:
-        """A topic's records by source and time, made if there is none."""
-        found: Series = self._views.open("series", name, options)
-        return found
-
-    def metrics(self, name: str, **options: object) -> Metrics:
-        """Measurements with tags and numeric fields, in a topic, made if there is none."""
-        found: Metrics = self._views.open("metrics", name, options)
-        return found
-
-    def group(self, topic: str, name: str, **options: object) -> Group:
-        """The consumer group of this name on a topic, made with these options."""
-        self._check_writable()
-        return self.groups.open(topic, name, options)
-
-    @cached_property
-    def groups(self) -> Groups:
-        """The consumer groups of all topics."""
-        found: Groups = load_groups()(self, self.kv, self._clock)
-        return found
-
-    @property
-    def views(self) -> Views:
-        """All views: their names, options and digests."""
-        self._check()
-        return self._views
-
-    def rebuild(self, kind: str, name: str) -> None:
-        """Throw the state of a view away and fold the log again."""
-        self._check_writable()
-        self._views.rebuild(kind, name)
 
     def checkpoint(self) -> None:
         """Move everything in the log into segments now, seal what is worth it, save views."""
@@ -377,7 +336,7 @@ class Store:
         self._sealer = Sealer(
             self._clock, found.catalog, found.library, roots, self._checkpointer, segment
         )
-        self._relocator, self._scrubber = wire_lake(
+        intake, self._relocator, self._scrubber = wire_lake(
             self._base,
             found,
             self._sealer,
@@ -386,25 +345,12 @@ class Store:
             changing=self._checkpointing,
         )
         self._inbox = make_inbox(self._base, self, self.id)
-        self._wire_views()
+        self._views = make_views(self._base, self, intake, store_id=found.store_id)
         self._space = SpaceWatch(disk, layout, self._shards, self._settings.space)
         self._space.make_room()
         reopen.quarantine_orphans(disk, layout, roots, found)
         reopen.declare_lost_tails(found, self._shards, disk.boot_id())
         self._make_jobs()
-
-    def _wire_views(self) -> None:
-        shelf = Shelf(
-            self._layout.views,
-            self._disk,
-            self._clock,
-            self._settings.views,
-            damaged=self._layout.damaged,
-            store_id=self.id,
-            readonly=self.readonly,
-            is_alive=lambda topic_id: self._found.catalog.by_id(topic_id) is not None,
-        )
-        self._views = Views(shelf, self)
 
     def _make_jobs(self) -> None:
         interval_s = self._settings.wal.sync_interval_ms / 1000
@@ -458,9 +404,7 @@ class Store:
         syncing = self._jobs[: len(self._shards)]
         for job in self._jobs[len(self._shards) :]:
             job.stop()
-        if "groups" in vars(self):
-            self.groups.close()
-        self._views.shelf.close()
+        self._close_doors()
         with self._checkpointing:  # a job that did not stop in time writes no root any more
             self._roots.close()
         try:

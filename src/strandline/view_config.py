@@ -88,6 +88,27 @@ class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             raise Invalid(f"block_points is {self.block_points}: give from 16 to 65536")
 
 
+class TableConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Events with a schema, in columns."""
+
+    flush_rows: int = 262_144
+    """Rows that are collected in memory before they become a file. More make fewer, larger files,
+    and take memory, and time when a store is opened."""
+
+    zone_rows: int = 8_192
+    """Rows of a zone, of which a question reads all or nothing. Fewer are quicker when a question
+    wants a few rows, more when it wants most."""
+
+    retention_ms: int = 0
+    """Events older than this are deleted; 0 keeps all."""
+
+    def __post_init__(self) -> None:
+        if not 256 <= self.zone_rows <= 1_048_576:
+            raise Invalid(f"zone_rows is {self.zone_rows}: give from 256 to 1048576")
+        if not 1 <= self.flush_rows <= 16_777_216:
+            raise Invalid(f"flush_rows is {self.flush_rows}: give from 1 to 16777216")
+
+
 class ViewConfigs(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
@@ -105,6 +126,9 @@ class ViewConfigs(
     metrics: MetricsConfig | None = None
     """Measurements."""
 
+    table: TableConfig | None = None
+    """An event table."""
+
     owner: str = ""
     """The topic whose view keeps its own records in this one."""
 
@@ -112,7 +136,7 @@ class ViewConfigs(
         return any(getattr(self, name) for name in KINDS) or bool(self.owner)
 
 
-KINDS = ("kv", "queue", "series", "metrics")
+KINDS = ("kv", "queue", "series", "metrics", "table")
 """The views that a topic may have, by their fields above."""
 
 

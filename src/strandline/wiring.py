@@ -23,6 +23,9 @@ from strandline.topic.roots import Roots
 from strandline.topic.scrubber import Scrubber
 from strandline.topic.sealer import Sealer
 from strandline.topic.topic import Topic
+from strandline.views.shelf import Shelf
+from strandline.views.view import Depot
+from strandline.views.views import Topics, Views
 from strandline.wal.files import ShardFiles
 from strandline.wal.reader import Reader
 from strandline.wal.writer import Writer, as_unavailable
@@ -56,8 +59,8 @@ def wire_lake(
     pins: Pins,
     reader: Callable[[], Reader],
     changing: threading.Lock,
-) -> tuple[Relocator, Scrubber]:
-    """What moves records into the lake, and what checks that all files are whole."""
+) -> tuple[Intake, Relocator, Scrubber]:
+    """The door of the lake, what moves records there, and what checks that all files are whole."""
     intake = Intake(
         base.objects,
         base.disk,
@@ -91,7 +94,7 @@ def wire_lake(
         store_id=found.store_id,
         changing=changing,
     )
-    return relocator, scrubber
+    return intake, relocator, scrubber
 
 
 class Receiver(Protocol):
@@ -118,6 +121,30 @@ def make_inbox(base: Base, store: Receiver, store_id: str) -> Inbox:
         topic=topic,
         sync=store.sync,
     )
+
+
+def make_views(base: Base, topics: Topics, intake: Intake | None, *, store_id: bytes) -> Views:
+    """The views of a store; without the lake's door they are read-only."""
+    depot = Depot(
+        base.objects,
+        base.disk,
+        base.settings.lake,
+        store_id,
+        base.layout.spool,
+        None if intake is None else intake.term,
+    )
+    shelf = Shelf(
+        base.layout.views,
+        base.disk,
+        base.clock,
+        base.settings.views,
+        damaged=base.layout.damaged,
+        store_id=store_id.hex(),
+        readonly=intake is None,
+        is_alive=topics.has_topic,
+        depot=depot,
+    )
+    return Views(shelf, topics)
 
 
 def make_roots(base: Base, found: Recovered, pins: Pins) -> Roots:

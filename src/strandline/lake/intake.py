@@ -76,7 +76,7 @@ class Intake:
 
     def newest(self, topic_id: int, *, name: str, epoch: int) -> Manifest:
         """The newest manifest of a topic, which is made when there is none."""
-        return self._ledger(topic_id).create(name, epoch=epoch, term=self._our_term())
+        return self._ledger(topic_id).create(name, epoch=epoch, term=self.term())
 
     def load(self, topic_id: int) -> Manifest:
         """The newest manifest of a topic that is in the lake."""
@@ -85,11 +85,11 @@ class Intake:
     def write_full(self, topic_id: int) -> Manifest:
         """A full manifest of what is known, for readers who cannot read what is there."""
         return self._ledger(topic_id).commit(
-            lambda manifest: manifest, term=self._our_term(), full=True
+            lambda manifest: manifest, term=self.term(), full=True
         )
 
     def commit(self, topic_id: int, change: Change) -> Manifest:
-        return self._ledger(topic_id).commit(change, term=self._our_term())
+        return self._ledger(topic_id).commit(change, term=self.term())
 
     def write(
         self,
@@ -100,7 +100,7 @@ class Intake:
         schema: Schema = NO_SCHEMA,
     ) -> LakeFile:
         """A new file with these rows, which answers for these seqs, in the store and verified."""
-        self._our_term()
+        self.term()
         return self._uploads.write(topic_id, tables, first_seq, last_seq, schema)
 
     def discard(self, topic_id: int, file: LakeFile) -> None:
@@ -114,7 +114,7 @@ class Intake:
             now_us=self._clock.now_us(),
             keep_s=self._settings.keep_s,
             grace_s=self._settings.grace_s,
-            term=self._our_term(),
+            term=self.term(),
             orphans=orphans,
         )
 
@@ -127,7 +127,8 @@ class Intake:
             ledger = self._ledgers.setdefault(topic_id, ledger)
         return ledger
 
-    def _our_term(self) -> int:
+    def term(self) -> int:
+        """The term of this opening of the store, asked for when it is first needed."""
         with self._beginning:
             if not self._term:
                 if self._doubted:

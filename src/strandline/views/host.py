@@ -90,6 +90,8 @@ class Host(Generic[F]):
         """How far of each topic what is folded in is saved for good."""
         self.folded = 0
         """Records that were folded in since the last save."""
+        self.turn: Callable[[], None] | None = None
+        """What the view wants done again and again, by whoever has the time."""
         self._make = make
         self._own: list[deque[_Own]] = [deque() for _ in topics]
         self._views_seen: object = None

@@ -18,3 +18,8 @@ def load_kinds() -> dict[str, Any]:
 def load_groups() -> Any:
     """The class of a store's consumer groups."""
     return import_module("strandline.views.groups.groups").Groups
+
+
+def load_questions() -> Any:
+    """The class of a store's questions. It is above views, so nothing here may know its type."""
+    return import_module("strandline.query.questions").Questions

@@ -39,7 +39,7 @@ from strandline.reservoir.reservoir import Reservoir
 from strandline.settings import MIB, ReservoirSettings, ViewSettings
 from strandline.topic.topic import Topic
 from strandline.views.host import Host, Saved, fits
-from strandline.views.view import SPACES, Fold, World
+from strandline.views.view import SPACES, Depot, Fold, World
 
 _CATALOGUE = 1
 
@@ -102,6 +102,7 @@ class Shelf:
         store_id: str,
         readonly: bool,
         is_alive: Callable[[int], bool],
+        depot: Depot,
     ) -> None:
         self.budget = Budget(settings.memory_bytes)
         self.complaints: list[str] = []
@@ -113,6 +114,7 @@ class Shelf:
         self._store_id = store_id
         self._readonly = readonly
         self._is_alive = is_alive
+        self._depot = depot
         self._saving = threading.RLock()
         self._reservoir: Reservoir | None = None
         self._saved: dict[str, Saved] = {}
@@ -179,6 +181,8 @@ class Shelf:
         for host in hosts:
             if any(a < t.head_seq for a, t in zip(host.applied, host.topics, strict=True)):
                 host.catch_up()
+            if host.turn is not None:
+                host.turn()
         folded = sum(host.folded for host in hosts)
         waited = self._clock.monotonic() - self._saved_at
         if folded >= self._settings.checkpoint_records or (
@@ -230,7 +234,7 @@ class Shelf:
             return Host(view.kind, view.topics, make, session, world, saved)
 
     def _world(self, view: ViewMaker) -> World:
-        share = self.budget.share(view.share)
+        share, cache = self.budget.share(view.share), self.budget.share("cache")
         alike = sum(1 for host in self._hosts.values() if host.kind == view.kind)
 
         def fetch(source: int, seqs: Sequence[int]) -> list[Record]:
@@ -241,10 +245,10 @@ class Shelf:
             return [by_seq[seq] for seq in seqs if seq in by_seq]
 
         if self._readonly:  # there is no place where pages could go
-            return World(self._clock, share, fetch, None, 1 << 62)
+            return World(self._clock, share, fetch, None, 1 << 62, cache, self._depot)
         spill = Spill(self._disk, f"{self._folder}-spill/{view.key}")
         ram_bytes = max(MIB, share.limit // 4 // (alike + 1))
-        return World(self._clock, share, fetch, spill, ram_bytes)
+        return World(self._clock, share, fetch, spill, ram_bytes, cache, self._depot)
 
     def _open(self) -> Reservoir:
         if self._reservoir is not None:

@@ -12,15 +12,24 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from strandline.env.clock import Clock
+from strandline.env.disk import Disk
+from strandline.env.objects import Objects
 from strandline.memory import Share
 from strandline.record import Record
 from strandline.reservoir.map.spill import Spill
 from strandline.reservoir.session import Session
+from strandline.settings import LakeSettings
 
 SPACES = 16
 """Spaces of pages that every view has, from its own on."""
 
-MARKS = {"kv": b"\xc1kv", "queue": b"\0job", "series": b"\0sr\x01", "metrics": b"\0mx"}
+MARKS = {
+    "kv": b"\xc1kv",
+    "queue": b"\0job",
+    "series": b"\0sr\x01",
+    "metrics": b"\0mx",
+    "table": b"\0tb",
+}
 """With what the meta of a record begins that was written through a view and says more than key and
 data. It is for that view alone; a record without any of these is for every view of its topic."""
 
@@ -46,6 +55,19 @@ class Draft(NamedTuple):
     tags: Sequence[str | None] | None = None
 
 
+class Depot(NamedTuple):
+    """Where a view may keep files: the lake of its store."""
+
+    objects: Objects
+    disk: Disk
+    settings: LakeSettings
+    store_id: bytes
+    spool: str
+    term: Callable[[], int] | None
+    """The store's term in the lake, which this asks for when it is first needed; None to a store
+    that is open read-only."""
+
+
 class World(NamedTuple):
     """What a view may use besides the records it is given."""
 
@@ -59,6 +81,9 @@ class World(NamedTuple):
     """Where a map may put pages when memory is short."""
     ram_bytes: int
     """What the pages of a map may take of memory."""
+    cache: Share
+    """Where memory is counted that may be given back at any time."""
+    depot: Depot
 
 
 class Fold(Protocol):
