@@ -1,0 +1,125 @@
+"""Calendar periods: which hour, day, week, month or year a moment is in, where people live. Pure.
+
+A moment is microseconds since 1970 in UTC. Its **label** is what clocks on the wall show, cut down
+to the beginning of the period, and written as if it were UTC. Two moments are in the same period
+exactly when their labels are the same: an hour that a clock shows twice is one hour.
+
+    HOUR   minutes and less are 0              MONTH  the first day, 00:00
+    DAY    00:00                               YEAR   the first of January, 00:00
+    WEEK   00:00 of the last day the week starts with
+
+A period **starts** at the first moment that has its label; where a clock jumps over that, with the
+jump. So ``start`` of a moment is what a result shows as ``bucket``, and for UTC it is the label.
+In SQL it is enough to group by labels and to turn the few that are left into moments here.
+"""
+
+from __future__ import annotations
+
+import functools
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
+
+from strandline.errors import Invalid
+
+Period = Literal["HOUR", "DAY", "WEEK", "MONTH", "YEAR"]
+WeekDay = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+
+WEEK_DAYS: tuple[WeekDay, ...] = (
+    *("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"),
+)
+HOUR_US = 3_600_000_000
+DAY_US = 24 * HOUR_US
+
+_EPOCH = datetime(1970, 1, 1)
+_MICROSECOND = timedelta(microseconds=1)
+_FIRST_US = (datetime.min - _EPOCH) // _MICROSECOND
+_LAST_US = (datetime.max - _EPOCH) // _MICROSECOND
+_EPOCH_WEEKDAY = 3
+"""The first of January 1970 was a Thursday."""
+
+
+class Calendar(msgspec.Struct, frozen=True):
+    """Where the people live whose days are counted, and when their week starts."""
+
+    timezone: str = "UTC"
+    """A name of the tz database. Another one moves where every day begins."""
+    week_start: WeekDay = "monday"
+
+    @property
+    def is_utc(self) -> bool:
+        """Whether labels are moments: no clock has to be asked."""
+        return self.timezone == "UTC"
+
+
+PLAIN = Calendar()
+
+
+def checked_calendar(timezone: str, week_start: str) -> Calendar:
+    """A calendar of settings, or a clear error."""
+    day = week_start.lower()
+    if day not in WEEK_DAYS:
+        raise Invalid(f"a week starts with one of {', '.join(WEEK_DAYS)}, not {week_start!r}")
+    _zone(timezone)
+    return Calendar(timezone, day)
+
+
+def label(at_us: int, period: Period, calendar: Calendar = PLAIN) -> int:
+    """What clocks show at a moment, cut down to the beginning of the period."""
+    local = at_us + _offset(at_us, calendar)
+    match period:
+        case "HOUR":
+            return local - local % HOUR_US
+        case "DAY":
+            return local - local % DAY_US
+        case "WEEK":
+            days = local // DAY_US
+            into = (days + _EPOCH_WEEKDAY - WEEK_DAYS.index(calendar.week_start)) % 7
+            return (days - into) * DAY_US
+        case "MONTH":
+            return _micros(_clock(local).replace(day=1, hour=0, minute=0, second=0, microsecond=0))
+        case "YEAR":
+            return _micros(datetime(_clock(local).year, 1, 1))
+
+
+def moment_of(label_us: int, calendar: Calendar = PLAIN) -> int:
+    """The moment a period starts, from its label."""
+    if calendar.is_utc:
+        return label_us
+    zone = _zone(calendar.timezone)
+    offset = _clock(label_us).replace(tzinfo=zone, fold=0).utcoffset() or timedelta()
+    return label_us - offset // _MICROSECOND
+
+
+def start(at_us: int, period: Period, calendar: Calendar = PLAIN) -> int:
+    """When the period that a moment is in started."""
+    return moment_of(label(at_us, period, calendar), calendar)
+
+
+def _offset(at_us: int, calendar: Calendar) -> int:
+    if calendar.is_utc:
+        return 0
+    # A day from the ends of the calendar a clock elsewhere would show the year 0 or 10000.
+    inside = min(max(at_us, _FIRST_US + DAY_US), _LAST_US - DAY_US)
+    moment = _clock(inside).replace(tzinfo=UTC).astimezone(_zone(calendar.timezone))
+    return (moment.utcoffset() or timedelta()) // _MICROSECOND
+
+
+def _clock(local_us: int) -> datetime:
+    return _EPOCH + min(max(local_us, _FIRST_US), _LAST_US) * _MICROSECOND
+
+
+def _micros(clock: datetime) -> int:
+    return (clock - _EPOCH) // _MICROSECOND
+
+
+@functools.lru_cache(maxsize=64)
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise Invalid(
+            f"no time zone is called {name!r}: use a name of the tz database, like Europe/Berlin"
+        ) from error
