@@ -7,7 +7,8 @@ the first event, the row of the second that the step picks; for that one, the ro
 so on. If a step finds nothing there is no match.
 
     followed    the earliest row with a time at or behind the one before; of equal times the one
-                with the smallest (ts, seq), and in a sequence of the same event never itself
+                with the smallest (ts, seq). Next to a row of the same event, one with a larger
+                (time, ts, seq): no row follows itself
     preceded    the latest row with a time strictly in front of the one before; of equal times the
                 one with the largest (ts, seq)
     within_us   and no farther away than this, both ends included
@@ -20,9 +21,9 @@ of ``views/table/condition.py`` says. In ``where`` the event of a comparison is 
 is what the event is called in this question.
 
 **Results.** Without aggregates the columns are ``columns``, a row for each row or match. With them
-they are ``bucket`` (when ``per`` is set, a moment: ``periods.py``), ``by`` and ``aggregates``, a row
-for each group; without BY and PER exactly one, even over nothing. ``per`` goes by the time of the
-first event. LIMIT and OFFSET count rows of the result.
+they are ``bucket`` (when ``per`` is set, a moment: ``periods.py``), ``by`` and ``aggregates``, a
+row for each group; without BY and PER exactly one, even over nothing. ``per`` goes by the time of
+the first event. LIMIT and OFFSET count rows of the result.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[BoundStep, ...] = ()
     """One less than events in a sequence; else none."""
     link: str | None = None
-    """The column that rows of a sequence share: every event has it. ``context`` if none is named."""
+    """The column that rows of a sequence share, and every event has: ``context``, or another."""
     cross: Condition | None = None
     """What WHERE says of several events at once."""
     columns: tuple[Column, ...] = ()
