@@ -1,0 +1,181 @@
+"""A remembered query's topic: commits of frames, each closed by a manifest, one after another.
+
+    tag     data                                    meta
+    frame   a table, an Arrow IPC stream            seq of the manifest that it goes on from
+    mark    a manifest, JSON                        the same
+
+A commit is some frames and then a mark; only the mark makes them count. It names the frames of
+older commits that still do. Nothing else is stored about a query, so there are no two places that
+could disagree: its topic is there with a mark, or there is no such query.
+
+A commit is appended to the head that was read with the manifest it goes on from. Of two that went
+on from the same one, the second is refused (Conflict). A commit of more bytes than one append may
+have is several, each on top of the one before; if it ends between two, its frames stay without a
+mark and count for nothing. The next commit lets them go, with all that it replaces. Deletes are on
+the log behind their commit: a crash that loses the commit loses them, too.
+
+How the newest mark is found: the head is a mark; or it is a frame, whose meta tells the mark that
+it went on from, and none came between. Seqs that a power loss has taken are known gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from strandline.errors import NotFound
+from strandline.query.remember import frames, manifest
+from strandline.query.remember.manifest import Manifest, Run
+from strandline.record import Record
+from strandline.topic.topic import Topic
+
+FRAME, MARK = "frame", "mark"
+FRAME_BYTES = 512 * 1024
+_APPEND_BYTES = 16 << 20
+_APPEND_FRAMES = 10_000
+
+
+class Base(NamedTuple):
+    """What a commit goes on from."""
+
+    head: int
+    """The topic's head when it was read."""
+    cursor: int
+    """The seq of the newest mark, 0 when there is none."""
+    manifest: Manifest | None
+
+
+class Piece(NamedTuple):
+    """Rows to be committed."""
+
+    part: int
+    table: pa.Table
+    newest_us: int = 0
+
+
+class FramesGone(NotFound):
+    """Frames were replaced by a later commit: read the newest manifest, and begin again."""
+
+
+class Journal:
+    """The commits of one remembered query. Safe from many threads."""
+
+    def __init__(self, topic: Topic, *, frame_bytes: int = FRAME_BYTES) -> None:
+        self._topic = topic
+        self._frame_bytes = frame_bytes
+
+    @property
+    def topic(self) -> Topic:
+        return self._topic
+
+    def newest(self) -> Base:
+        """The newest manifest, and what a commit on top of it has to know."""
+        head = self._topic.head_seq
+        record = self.newest_mark(head)
+        if record is None:
+            return Base(head, 0, None)
+        return Base(head, record.seq, manifest.decode(record.data))
+
+    def newest_mark(self, seq: int) -> Record | None:
+        """The last mark up to a seq."""
+        while seq > 0:
+            record = self._pick(seq)
+            if record is None:
+                seq = self._before_gap(seq)
+            elif record.tag == MARK:
+                return record
+            else:
+                seq = _went_on_from(record)
+        return None
+
+    def load(self, run: Run) -> pa.Table:
+        """The rows of a run; FramesGone when a later commit has replaced it."""
+        page = self._topic.pick(range(run.first, run.last + 1))
+        if len(page) != run.last - run.first + 1:
+            raise FramesGone(
+                f"frames {run.first} to {run.last} of {self._topic.name!r} were replaced"
+            )
+        return frames.unpack(page.data)
+
+    def commit(
+        self,
+        base: Base,
+        pieces: Sequence[Piece],
+        close: Callable[[tuple[Run, ...]], Manifest],
+    ) -> Base:
+        """Append pieces, and the manifest that ``close`` makes of their runs; what is then newest.
+
+        Conflict when somebody else has committed since ``base`` was read; nothing counts then.
+        """
+        going_on = str(base.cursor).encode()
+        head = base.head
+        runs: list[Run] = []
+        for piece in pieces:
+            packed = frames.pack(piece.table, self._frame_bytes)
+            first = 0
+            for batch in _batches(packed):
+                appended = self._topic.append(batch, tag=FRAME, meta=going_on, expected_head=head)
+                first, head = first or appended.first_seq, appended.last_seq
+            size = sum(map(len, packed))
+            rows = piece.table.num_rows
+            newest_us = piece.newest_us
+            runs.append(
+                Run(
+                    part=piece.part,
+                    first=first,
+                    last=head,
+                    rows=rows,
+                    size=size,
+                    newest_us=newest_us,
+                )
+            )
+        made = close(tuple(runs))
+        closing = manifest.encode(made)
+        done = self._topic.append(closing, tag=MARK, meta=going_on, expected_head=head)
+        self._let_go(base, made, done.first_seq)
+        return Base(done.head_seq, done.first_seq, made)
+
+    def _let_go(self, base: Base, made: Manifest, closed: int) -> None:
+        """Delete what the new manifest does not name: frames, older marks, commits without end."""
+        kept = BitMap64()
+        for run in made.runs:
+            kept.add_range(run.first, run.last + 1)
+        old = BitMap64()
+        if base.manifest is not None:
+            for run in base.manifest.runs:
+                old.add_range(run.first, run.last + 1)
+            old.add(base.cursor)
+        old.add_range(base.cursor + 1, closed)
+        old -= kept
+        self._topic.let_go(old)
+
+    def _pick(self, seq: int) -> Record | None:
+        found = self._topic.pick([seq]).records
+        return found[0] if found else None
+
+    def _before_gap(self, seq: int) -> int:
+        """The seq before the lost ones that this is one of; or, deleted, simply the one before."""
+        firsts = [first for first, last in self._topic.gaps_below(seq + 1) if seq <= last]
+        return min(firsts, default=seq) - 1
+
+
+def _went_on_from(record: Record) -> int:
+    return int(record.meta or b"0")
+
+
+def _batches(packed: Sequence[bytes]) -> list[list[bytes]]:
+    """Frames in appends of bounded size."""
+    batches: list[list[bytes]] = [[]]
+    size = 0
+    for frame in packed:
+        if batches[-1] and (
+            size + len(frame) > _APPEND_BYTES or len(batches[-1]) >= _APPEND_FRAMES
+        ):
+            batches.append([])
+            size = 0
+        batches[-1].append(frame)
+        size += len(frame)
+    return batches
