@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from strandline.env.clock import Clock
@@ -125,13 +126,14 @@ def make_inbox(base: Base, store: Receiver, store_id: str) -> Inbox:
 
 def make_views(base: Base, topics: Topics, intake: Intake | None, *, store_id: bytes) -> Views:
     """The views of a store; without the lake's door they are read-only."""
-    depot = Depot(
-        base.objects,
-        base.disk,
-        base.settings.lake,
-        store_id,
-        base.layout.spool,
-        None if intake is None else intake.term,
+    depot = partial(
+        Depot,
+        objects=base.objects,
+        disk=base.disk,
+        settings=base.settings.lake,
+        store_id=store_id,
+        spool=base.layout.spool,
+        term=None if intake is None else intake.term,
     )
     shelf = Shelf(
         base.layout.views,

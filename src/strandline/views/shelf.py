@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
@@ -102,7 +102,7 @@ class Shelf:
         store_id: str,
         readonly: bool,
         is_alive: Callable[[int], bool],
-        depot: Depot,
+        depot: Callable[..., Depot],
     ) -> None:
         self.budget = Budget(settings.memory_bytes)
         self.complaints: list[str] = []
@@ -181,19 +181,18 @@ class Shelf:
         for host in hosts:
             if any(a < t.head_seq for a, t in zip(host.applied, host.topics, strict=True)):
                 host.catch_up()
-            if host.turn is not None:
-                host.turn()
         folded = sum(host.folded for host in hosts)
         waited = self._clock.monotonic() - self._saved_at
         if folded >= self._settings.checkpoint_records or (
             folded and waited >= self._settings.checkpoint_interval_s
         ):
             self.save_and_maintain()
+        else:
+            _each(host.turn for host in hosts if host.turn is not None)
 
     def save_and_maintain(self) -> None:
         self.save()
-        for facade in list(self._facades.values()):
-            facade.maintain()
+        _each(facade.maintain for facade in list(self._facades.values()))
 
     def close(self) -> None:
         """Save what is in use, and let go of everything."""
@@ -234,7 +233,7 @@ class Shelf:
             return Host(view.kind, view.topics, make, session, world, saved)
 
     def _world(self, view: ViewMaker) -> World:
-        share, cache = self.budget.share(view.share), self.budget.share("cache")
+        share = self.budget.share(view.share)
         alike = sum(1 for host in self._hosts.values() if host.kind == view.kind)
 
         def fetch(source: int, seqs: Sequence[int]) -> list[Record]:
@@ -244,11 +243,13 @@ class Shelf:
             by_seq = {record.seq: record for record in found}
             return [by_seq[seq] for seq in seqs if seq in by_seq]
 
+        topic, cache = view.topics[0], self.budget.share("cache")
+        depot = self._depot(topic.name, topic.identity, cache=cache)
         if self._readonly:  # there is no place where pages could go
-            return World(self._clock, share, fetch, None, 1 << 62, cache, self._depot)
+            return World(self._clock, share, fetch, None, 1 << 62, depot)
         spill = Spill(self._disk, f"{self._folder}-spill/{view.key}")
         ram_bytes = max(MIB, share.limit // 4 // (alike + 1))
-        return World(self._clock, share, fetch, spill, ram_bytes, cache, self._depot)
+        return World(self._clock, share, fetch, spill, ram_bytes, depot)
 
     def _open(self) -> Reservoir:
         if self._reservoir is not None:
@@ -379,3 +380,15 @@ class Shelf:
     def _complain(self, view: ViewMaker, reason: str) -> None:
         name = view.topics[0].name
         self.complaints.append(f"the {view.kind} view of {name!r} is folded again: {reason}")
+
+
+def _each(works: Iterable[Callable[[], None]]) -> None:
+    """Do all of it, though one part may fail: what fails first is told at the end."""
+    failures: list[StrandlineError | OSError] = []
+    for work in works:
+        try:
+            work()
+        except (StrandlineError, OSError) as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]

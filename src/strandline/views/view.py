@@ -58,6 +58,10 @@ class Draft(NamedTuple):
 class Depot(NamedTuple):
     """Where a view may keep files: the lake of its store."""
 
+    name: str
+    """Of the view's first topic."""
+    identity: tuple[int, int]
+    """Which topic that is, and which life of it."""
     objects: Objects
     disk: Disk
     settings: LakeSettings
@@ -66,6 +70,8 @@ class Depot(NamedTuple):
     term: Callable[[], int] | None
     """The store's term in the lake, which this asks for when it is first needed; None to a store
     that is open read-only."""
+    cache: Share
+    """Where memory is counted that may be given back at any time."""
 
 
 class World(NamedTuple):
@@ -81,9 +87,8 @@ class World(NamedTuple):
     """Where a map may put pages when memory is short."""
     ram_bytes: int
     """What the pages of a map may take of memory."""
-    cache: Share
-    """Where memory is counted that may be given back at any time."""
-    depot: Depot
+    depot: Depot | None = None
+    """For those that keep files."""
 
 
 class Fold(Protocol):

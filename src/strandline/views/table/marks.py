@@ -1,0 +1,48 @@
+"""Records of a table's topic that are no events: what changes the table as a whole. Pure.
+
+meta             data
+"\0tb" "S"       a schema, as JSON: from here on events are of this version
+"\0tb" "D"       a condition, as JSON (condition.py): rows before that fulfil it are gone
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from strandline.errors import Corrupt
+from strandline.schema import Schema
+from strandline.views.table import condition
+from strandline.views.table.condition import Condition
+from strandline.views.view import MARKS, Draft
+
+MARK = MARKS["table"]
+_SCHEMA, _DELETE = MARK + b"S", MARK + b"D"
+_SCHEMAS = msgspec.json.Decoder(Schema)
+
+Change = tuple[Literal["schema"], Schema] | tuple[Literal["delete"], Condition]
+
+
+def schema_draft(schema: Schema) -> Draft:
+    """The record that begins a version."""
+    return Draft(0, [msgspec.json.encode(schema)], metas=[_SCHEMA])
+
+
+def delete_draft(where: Condition) -> Draft:
+    """The record that deletes rows."""
+    return Draft(0, [condition.encode(where)], metas=[_DELETE])
+
+
+def change_of(meta: bytes, data: bytes, seq: int, topic: str) -> Change:
+    """What a marked record says."""
+    try:
+        if meta == _SCHEMA:
+            return "schema", _SCHEMAS.decode(data)
+        if meta == _DELETE:
+            return "delete", condition.decode(data)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise Corrupt(f"a table cannot be read: {error}", path=f"{topic} seq {seq}") from error
+    raise Corrupt(
+        "a table has a change that this version does not know: upgrade", path=f"{topic} seq {seq}"
+    )

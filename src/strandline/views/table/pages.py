@@ -1,0 +1,46 @@
+"""Rows in memory as pages of the reservoir: a chunk of columns each, as an Arrow stream. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+import pyarrow as pa
+
+from strandline.errors import Corrupt
+from strandline.schema import Schema
+from strandline.views.table.memtable import Chunk
+
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
+
+
+class PageInfo(msgspec.Struct, frozen=True, array_like=True):
+    """What must be known of a page to read it."""
+
+    page: int
+    first_seq: int
+    last_seq: int
+    schema: Schema
+
+
+def info(chunk: Chunk) -> PageInfo:
+    return PageInfo(chunk.page, chunk.first_seq, chunk.last_seq, chunk.schema)
+
+
+def encode(chunk: Chunk) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, chunk.table.schema, options=_OPTIONS) as writer:
+        writer.write_table(chunk.table)
+    return bytes(sink.getvalue())
+
+
+def decode(found: PageInfo, data: bytes) -> Chunk:
+    try:
+        table = pa.ipc.open_stream(data).read_all()
+    except pa.ArrowInvalid as error:
+        raise Corrupt(f"page {found.page} of a table cannot be read: {error}", path="") from error
+    return Chunk(
+        table=table,
+        schema=found.schema,
+        first_seq=found.first_seq,
+        last_seq=found.last_seq,
+        page=found.page,
+    )

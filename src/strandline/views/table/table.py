@@ -1,0 +1,236 @@
+"""An event table: events of one kind with a schema, stored once and asked at once.
+
+    users = store.table("signup")
+    users.define({"plan": "string", "country": ["US", "DE"]})
+    users.store("user-42", {"plan": "pro", "country": "US"})
+
+An event is a plain record of the table's topic: its key is the context, its data the JSON object.
+Whatever else is appended there is an event, too, if it fits the schema; what does not is left out
+and counted.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from strandline.errors import Invalid
+from strandline.record import Appended
+from strandline.schema import Schema
+from strandline.views.host import Host
+from strandline.views.table import definitions, marks
+from strandline.views.table.condition import Condition
+from strandline.views.table.fold import TableFold, seqs_matching
+from strandline.views.table.pinned import PinnedTable
+from strandline.views.table.upkeep import Upkeep
+from strandline.views.table.validation import Validator, validator_of
+from strandline.views.view import Draft
+
+Event = Mapping[str, Any] | bytes | str
+
+_PASSIVES_MAX = 8
+"""Memory that waits to be written; whoever stores more writes a file himself."""
+_ROW_RAM = 512
+"""What is asked of the memory budget for an event besides its data."""
+_CONTEXT_MAX = 1024
+
+
+class TableStats(msgspec.Struct, frozen=True, kw_only=True):
+    """How a table is doing."""
+
+    rows: int
+    memory_rows: int
+    """Rows that are in no file yet."""
+    files: int
+    file_bytes: int
+    zones: int
+    hidden: int
+    """Deleted rows that files still have."""
+    misfits: int
+    """Records of the topic that are no events of the table."""
+    schema_version: int
+    position: int
+
+
+class Table:
+    """One event table. Safe from many threads."""
+
+    def __init__(self, host: Host[TableFold]) -> None:
+        self._host = host
+        self._upkeep = Upkeep(host)
+        self._share = host.world.share
+        self._share.evicts(_evictor(weakref.ref(host)))
+        host.turn = self._upkeep.turn
+
+    def __repr__(self) -> str:
+        return f"Table({self.name!r})"
+
+    @property
+    def name(self) -> str:
+        return self._host.name
+
+    @property
+    def schema(self) -> Schema:
+        """The newest version; version 0 before the first definition."""
+        with self._host.reading() as fold:
+            return fold.schema
+
+    def define(
+        self, fields: Mapping[str, object], *, version: int | None = None, new: bool = False
+    ) -> Schema:
+        """Give events these fields: the first definition, or a compatible next version.
+
+        ``version`` must be the one that comes of it. With ``new`` the table may have none yet.
+        """
+        wanted = definitions.check_fields(fields)
+        made: list[Schema] = []
+
+        def decide(fold: TableFold) -> Draft | None:
+            made[:] = [_next(self.name, fold.schema, wanted, version, new=new)]
+            return None if made[0] == fold.schema else marks.schema_draft(made[0])
+
+        self._host.decide(decide)
+        topic = self._host.topics[0]
+        if topic.config.schema != made[0].fields:
+            topic.alter(schema=made[0].fields)
+        return made[0]
+
+    def store(self, context: str, event: Event) -> Appended:
+        """Store one event of a context. Refused events leave nothing behind."""
+        return self.store_many([context], [event])
+
+    def store_many(self, contexts: Sequence[str] | str, events: Sequence[Event]) -> Appended:
+        """Store events, all or none; one context for each, or one for all."""
+        if isinstance(contexts, str):
+            contexts = [contexts] * len(events)
+        if len(contexts) != len(events):
+            raise Invalid(f"{len(events)} events need as many contexts, not {len(contexts)}")
+        if not events:
+            raise Invalid("there is no event to store")
+        keys = [_key(context) for context in contexts]
+        data = [_encoded(event) for event in events]
+        self._validator().decode_many(data)
+        self._make_room(sum(map(len, data)) + _ROW_RAM * len(data))
+        return self._host.append(Draft(0, data, keys=keys))
+
+    def check(self, event: Event) -> None:
+        """Raise what ``store`` would raise for this event."""
+        self._validator().check(_encoded(event))
+
+    def snapshot(self, as_of: int | None = None) -> PinnedTable:
+        """The table as it is now; or without what came after a seq, as far as it is still there."""
+        with self._host.reading() as fold:
+            return fold.snapshot(as_of)
+
+    def delete(self, where: Condition) -> int:
+        """Delete the events that fulfil a bound condition; how many. They are gone at once."""
+        count = 0
+
+        def decide(fold: TableFold) -> Draft | None:
+            nonlocal count
+            count = len(seqs_matching(fold.snapshot(), where))
+            return marks.delete_draft(where) if count else None
+
+        self._host.decide(decide)
+        return count
+
+    def flush(self) -> None:
+        """Write what is in memory to a file now."""
+        self._upkeep.flush()
+
+    def compact(self) -> None:
+        """Merge files as far as it pays, now."""
+        self._upkeep.merge_all()
+
+    def maintain(self) -> None:
+        """Write files, merge, let deleted records go: after every save of the views."""
+        self._upkeep.turn()
+
+    def statistics(self) -> TableStats:
+        """How the table is doing, at this moment."""
+        with self._host.reading() as fold:
+            view = fold.snapshot()
+            files = fold.segments.files
+            hidden, misfits, memory_rows = len(fold.hidden), fold.misfits, fold.memory_rows
+        return TableStats(
+            rows=view.rows,
+            memory_rows=memory_rows,
+            files=len(files),
+            file_bytes=sum(file.size for file in files),
+            zones=sum(-(-file.rows // fold.config.zone_rows) for file in files),
+            hidden=hidden,
+            misfits=misfits,
+            schema_version=view.schema.version,
+            position=view.position,
+        )
+
+    def _validator(self) -> Validator:
+        schema = self.schema
+        if not schema.version:
+            raise Invalid(f"event {self.name!r} has no fields yet: DEFINE it first")
+        return validator_of(schema, self.name)
+
+    def _make_room(self, size: int) -> None:
+        self._share.admit(size)
+        while len(self._host.fold.passives) > _PASSIVES_MAX:
+            self._upkeep.relieve()
+
+
+def _next(
+    name: str, schema: Schema, wanted: dict[str, str], version: int | None, *, new: bool
+) -> Schema:
+    if new and schema.version:
+        raise Invalid(f"event {name!r} is already defined, in version {schema.version}")
+    made = definitions.check_change(schema, wanted)
+    if version is not None and version != made.version:
+        raise Invalid(
+            f"event {name!r} would be defined in version {made.version}, not {version}: say the "
+            "version that it becomes, or none"
+        )
+    return made
+
+
+def _key(context: str) -> bytes:
+    if not isinstance(context, str) or not context:
+        raise Invalid(f"a context is text and not empty, not {context!r}")
+    if context.startswith("__system_"):
+        raise Invalid(f"contexts that begin with __system_ are reserved: {context!r}")
+    try:
+        key = context.encode()
+    except UnicodeEncodeError as error:
+        raise Invalid(f"a context is text that can be encoded as UTF-8: {error}") from error
+    if len(key) > _CONTEXT_MAX:
+        raise Invalid(f"a context has at most {_CONTEXT_MAX} bytes, not {len(key)}")
+    return key
+
+
+def _encoded(event: Event) -> bytes:
+    if isinstance(event, bytes):
+        return event
+    if isinstance(event, str):
+        return event.encode()
+    if isinstance(event, Mapping):
+        try:
+            return msgspec.json.encode(event)
+        except (TypeError, ValueError) as error:
+            raise Invalid(f"an event must be writable as JSON: {error}") from error
+    raise Invalid(f"an event is a map or JSON text, not {type(event).__name__}")
+
+
+def _evictor(host: weakref.ref[Host[TableFold]]) -> Callable[[int], int]:
+    """Memory is short: what is in memory is written at the next turn, and frees nothing yet."""
+
+    def evict(wanted: int) -> int:
+        del wanted
+        found = host()
+        if found is not None and found.lock.acquire(blocking=False):
+            try:
+                found.fold.swap()
+            finally:
+                found.lock.release()
+        return 0
+
+    return evict
