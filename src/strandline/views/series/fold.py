@@ -42,10 +42,16 @@ from strandline.views.series.meta import (
     ROUTE_MASK,
     Floor,
     Found,
+    only_point,
     points_of,
 )
 from strandline.views.series.payloads import Payload
-from strandline.views.series.source import BLOCK_BYTES, Source, memory_of
+from strandline.views.series.source import (
+    PAYLOAD_BYTES,
+    TAIL_BYTES,
+    Source,
+    memory_of,
+)
 from strandline.views.series.sources import Sources
 from strandline.views.view import Rows, World
 
@@ -56,8 +62,6 @@ _RECOUNT_EVERY = 1024
 _LOOK = 8
 _PART = 65_536
 """Points of which a digest is made together."""
-_FULL_BYTES = 2 * BLOCK_BYTES
-"""Memory of the payloads of a tail that makes blocks of its first half."""
 _HEAD = struct.Struct("<qQ")
 
 
@@ -109,7 +113,7 @@ class SeriesFold:
         stored = self._map(session, space + _SOURCES, ram // 8)
         self._maps = (blocks, late, stored)
         self.index = Index(blocks, late)
-        self.sources = Sources(stored, ram // 4, self.index.seal)
+        self.sources = Sources(stored, ram // 4, self.index)
         self.sources.next_number, self.sources.count = found.next_number, found.sources
         self.recount()
 
@@ -135,14 +139,19 @@ class SeriesFold:
 
     def apply(self, source: int, rows: Rows) -> None:
         """Fold records in."""
-        found = points_of(rows)
-        if found.ats:
-            self._take(found)
-        for floor in found.floors:
-            self._raise_floor(floor)
-        self.index.write_if_due()
+        count, waiting = len(rows.seqs), len(self.index.pending)
+        point = only_point(rows) if count == 1 else None
+        if point is not None:
+            self._take_one(*point)
+        else:
+            found = points_of(rows)
+            if found.ats:
+                self._take(found)
+            for floor in found.floors:
+                self._raise_floor(floor)
         self.sources.shrink()
-        self._tick(len(rows.seqs))
+        self.index.write_if_due(count, len(self.index.pending) - waiting)
+        self._tick(count)
 
     def digest(self) -> bytes:
         """A checksum of the live points, the newest of each source, and the floor."""
@@ -244,40 +253,60 @@ class SeriesFold:
         """Put points into the tails of their sources, and those before that among the late."""
         late: list[LatePoint] = []
         routes = [0, 0, 0]
-        sources, tuning = self.sources, self.index.tuning
-        hot, full = sources.hot, 2 * tuning.spacing
+        hot, find_or_make = self.sources.hot, self.sources.find_or_make
         payloads = small(found.data, self.config.inline_bytes)
         sizes = memory_of(payloads)
         for seq, name, at, given, payload, size in zip(*found[:4], payloads, sizes, strict=True):
             source = hot.get(name)
             if source is None:
-                source = sources.find_or_make(name)
-            source.used = source.dirty = True
+                source = find_or_make(name)
             kind = given if given != PLAIN else self._kind_of_plain(source, at)
             routes[kind & ROUTE_MASK] += 1
-            if at >= source.max_at:
-                if not source.max_seq:
-                    source.oldest = at
-                source.max_at, source.max_seq = at, seq
-            else:
-                source.oldest = min(source.oldest, at)
-                if at < source.end:
-                    source.late += 1
-                    late.append((source.number, at, seq, kind, payload))
-                    continue
-                source.ordered = False
-            source.ats.append(at)
-            source.seqs.append(seq)
-            source.kinds.append(kind)
-            source.payloads.append(payload)
-            source.payload_bytes += size
-            if len(source.ats) >= full or source.payload_bytes >= _FULL_BYTES:
-                sources.seal(source, len(source.ats) - min(len(source.ats) // 2, tuning.spacing))
-                full = 2 * tuning.spacing
+            if not self._put(source, at, seq, kind, payload, size):
+                late.append((source.number, at, seq, kind, payload))
         self.index.add_late(late)
         self.newest = max(self.newest, *found.ats)
         self._count(routes, len(late))
-        sources.payload_bytes += sum(sizes) - sum(memory_of(point[4] for point in late))
+        self.sources.payload_bytes += sum(sizes) - sum(memory_of(point[4] for point in late))
+
+    def _take_one(self, seq: int, name: bytes, at: int, kind: int, data: bytes) -> None:
+        """The same with one point of ours, which is what most appends bring."""
+        sources = self.sources
+        source = sources.hot.get(name)
+        if source is None:
+            source = sources.find_or_make(name)
+        (payload,) = small((data,), self.config.inline_bytes)
+        size = len(payload) + PAYLOAD_BYTES if payload else 0
+        routes = [0, 0, 0]
+        routes[kind & ROUTE_MASK] = 1
+        kept = self._put(source, at, seq, kind, payload, size)
+        if kept:
+            sources.payload_bytes += size
+        else:
+            self.index.add_late([(source.number, at, seq, kind, payload)])
+        self.newest = max(self.newest, at)
+        self._count(routes, 0 if kept else 1)
+
+    def _put(
+        self, source: Source, at: int, seq: int, kind: int, payload: Payload, size: int
+    ) -> bool:
+        """Put a point into the tail of its source; False when it is before that."""
+        source.used = source.dirty = True
+        if at >= source.max_at:
+            if not source.max_seq:
+                source.oldest = at
+            source.max_at, source.max_seq = at, seq
+        else:
+            source.oldest = min(source.oldest, at)
+            if at < source.end:
+                source.late += 1
+                return False
+        source.add(at, seq, kind, payload)
+        source.payload_bytes += size
+        spacing = self.index.tuning.spacing
+        if len(source.ats) >= 2 * spacing or source.payload_bytes >= TAIL_BYTES:
+            self.sources.seal_block(source, spacing)
+        return True
 
     def _kind_of_plain(self, source: Source, at: int) -> int:
         self.counts.below_floor += at < self.floor

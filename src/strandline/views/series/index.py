@@ -12,6 +12,10 @@ A point goes into the tail of its source. When that has twice the spacing, its f
 block and waits in a queue for the map. So points that come out of order by less than a block's
 worth are put in order on the way; one from before the last block is a late arrival.
 
+Nobody who appends a point waits for more than a step: one block is made, and one of a batch that is
+due has its payloads packed and is written. So a batch begins when enough blocks wait, and ends some
+appends later.
+
 When a map fails in the middle of something, nothing is lost and nothing is seen twice: every step
 changes the maps first, by one entry or by entries that may be written again, then memory.
 """
@@ -19,18 +23,27 @@ changes the maps first, by one entry or by entries that may be written again, th
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
 from pyroaring import BitMap64
 
 from strandline.reservoir.map.map import PagedMap
-from strandline.views.series.block import Bounds, Points, cut, extend, first, pack, unpack
+from strandline.views.series.block import (
+    Bounds,
+    Points,
+    cut,
+    extend,
+    first,
+    pack,
+    squeeze,
+    unpack,
+)
 from strandline.views.series.meta import AT_MAX, AT_MIN
 from strandline.views.series.payloads import Payload
 from strandline.views.series.pending import Entry, Pending, Portion
 from strandline.views.series.source import Source
-from strandline.views.series.tuning import CAPACITY, Tuning
+from strandline.views.series.tuning import CAPACITY, HIGH, Tuning
 
 _KEY = struct.Struct(">QQQ")
 _KIND = struct.Struct("<I")
@@ -40,7 +53,6 @@ _SHIFT = 1 << 63
 _SEQ_NEXT = (1 << 64) - 1
 """Above every seq."""
 _ALL = Bounds(AT_MIN, 0, AT_MAX)
-
 LatePoint = tuple[int, int, int, int, Payload]
 """Number of the source, at, seq, kind, payload."""
 
@@ -55,34 +67,54 @@ class Index:
         self.tuning = Tuning()
         self.full = 0
         """How often the queue was full, and a batch was written at once."""
+        self._due = 0
+        """Blocks of the present batch that are not written."""
 
     def seal(self, source: Source, count: int) -> None:
         """Make blocks of the first points of a tail."""
         while count > 0:
-            if len(self.pending) >= CAPACITY:
-                self.full += 1
-                self.write_batch()
-            points = source.first(min(count, self.tuning.spacing))
-            size = len(points.ats)
-            key = key_of(source.number, points.ats[0], points.seqs[0])
-            self.pending.add(source.number, key, pack(*points))
-            source.end = points.ats[-1]
-            source.blocks += 1
-            source.dirty = True
-            source.drop_first(size)
-            count -= size
+            count -= self.seal_block(source, count)
 
-    def write_if_due(self) -> None:
-        """Write one batch when there is a whole one."""
-        if len(self.pending) >= self.tuning.batch:
+    def seal_block(self, source: Source, count: int) -> int:
+        """Make one block of the first points of a tail, at most so many; how many it were."""
+        if len(self.pending) >= CAPACITY:
+            self.full += 1
             self.write_batch()
+        points = source.first(min(count, self.tuning.spacing))
+        size = len(points.ats)
+        key = key_of(source.number, points.ats[0], points.seqs[0])
+        self.pending.add(source.number, key, pack(*points))
+        source.end = points.ats[-1]
+        source.blocks += 1
+        source.dirty = True
+        source.drop_first(size)
+        return size
+
+    def write_if_due(self, records: int, made: int) -> None:
+        """Write of a batch that is due one block for each record, without those that made a block:
+        they have waited already. When too many are in the queue all wait for two."""
+        if not self._due:
+            if len(self.pending) < self.tuning.batch:
+                return
+            self._due = self.tuning.batch
+        count = min(self._due, records - made if len(self.pending) <= HIGH else 2 * records)
+        if count <= 0:
+            return
+        self._write(count)
+        self._due = min(self._due - count, len(self.pending))
+        if not self._due:
+            self.tuning.after_batch(len(self.pending))
 
     def write_batch(self) -> None:
-        portions = self.pending.oldest(self.tuning.batch)
-        self._blocks.put_many(entry for portion in portions for entry in portion.entries)
+        self._write(self.tuning.batch)
+        self._due = 0
+        self.tuning.after_batch(len(self.pending))
+
+    def _write(self, count: int) -> None:
+        portions = self.pending.oldest(count)
+        self._blocks.put_many(_packed(chain.from_iterable(each.entries for each in portions)))
         for portion in portions:
             self.pending.drop(portion)
-        self.tuning.after_batch(len(self.pending))
 
     def write_all(self) -> None:
         while self.pending:
@@ -181,7 +213,7 @@ class Index:
                 source.blocks -= 1
             elif dead:
                 live = Bounds(below.last_at + 1, 0, AT_MAX)
-                self._blocks.put(key, pack(*unpack(block, live)))
+                self._blocks.put(key, squeeze(pack(*unpack(block, live))))
             gone.update(dead)
         return len(blocks) < step
 
@@ -199,12 +231,16 @@ class Index:
         """Write the waiting blocks of one source."""
         waiting = self.pending.of(number)
         if waiting:
-            self._blocks.put_many(waiting)
+            self._blocks.put_many(_packed(waiting))
             self.pending.drop(Portion(number, waiting))
 
 
 def key_of(number: int, at: int, seq: int) -> bytes:
     return _KEY.pack(number, at + _SHIFT, seq)
+
+
+def _packed(entries: Iterable[Entry]) -> Iterator[Entry]:
+    return ((key, squeeze(block)) for key, block in entries)
 
 
 def _columns(rows: list[tuple[int, int, int, Payload]]) -> Points:

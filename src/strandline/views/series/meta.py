@@ -95,6 +95,17 @@ class Found(NamedTuple):
     floors: list[Floor]
 
 
+def only_point(rows: Rows) -> tuple[int, bytes, int, int, bytes] | None:
+    """Seq, name, at, kind and data of a single record; None when it is no point of ours."""
+    name, meta = rows.keys[0], rows.metas[0]
+    if name is None or meta is None or len(meta) != _META.size:
+        return None
+    mark, route, version, at = _META.unpack(meta)
+    if mark != _MARK or route >= FLOOR:
+        return None
+    return rows.seqs[0], name, at, version << ROUTE_BITS | route, rows.data[0]
+
+
 def points_of(rows: Rows) -> Found:
     if len(rows.seqs) >= _MANY:
         columns = _columns(rows)

@@ -9,13 +9,15 @@
 
 Little-endian. Payloads of one source are much alike: 64 positions as JSON take a fifth. Level 1 of
 zstd needs 0.2 us for a payload of 100 bytes, and below ``_PACK_MIN`` its frame costs more time than
-the bytes are worth.
+the bytes are worth. To make a packer takes longer than to pack 30 payloads, so every thread keeps
+one.
 """
 
 from __future__ import annotations
 
 import struct
 import sys
+import threading
 from collections.abc import Sequence
 from itertools import accumulate
 
@@ -32,17 +34,31 @@ _CODES = {1: "B", 2: "H", 4: "I"}
 _LEVEL = 1
 _PACK_MIN = 512
 
+_own = threading.local()
+
 Payload = bytes | None
 """None: it is only in the log."""
 
 
 def pack(payloads: Sequence[Payload]) -> bytes:
-    """The bytes of payloads, at least one."""
+    """The bytes of payloads, at least one, as they are."""
     joined = b"".join(filter(None, payloads))
     lengths = [0 if payload is None else len(payload) + 1 for payload in payloads]
     width, packed_lengths = _pack_lengths(lengths)
-    stored = _pack_bytes(joined)
-    return b"".join((_HEAD.pack(len(joined), len(stored), width), packed_lengths, stored))
+    return b"".join((_HEAD.pack(len(joined), len(joined), width), packed_lengths, joined))
+
+
+def squeeze(data: bytes, offset: int, count: int) -> bytes:
+    """The same with the payloads from the offset on as a zstd frame, when that is worth it."""
+    size, stored, width = _HEAD.unpack_from(data, offset)
+    if stored < size or size < _PACK_MIN:
+        return data
+    start = offset + _HEAD.size + (width * count if width else _SAME.size)
+    packed = _packer().compress(memoryview(data)[start:], zstd.ZstdCompressor.FLUSH_FRAME)
+    if len(packed) >= size - size // 8:
+        return data
+    head = _HEAD.pack(size, len(packed), width)
+    return b"".join((data[:offset], head, data[offset + _HEAD.size : start], packed))
 
 
 def size_of(data: bytes, offset: int, count: int) -> int:
@@ -87,11 +103,12 @@ def _pack_lengths(lengths: list[int]) -> tuple[int, bytes]:
     return width, struct.pack(f"<{len(lengths)}{_CODES[width]}", *lengths)
 
 
-def _pack_bytes(joined: bytes) -> bytes:
-    if len(joined) < _PACK_MIN:
-        return joined
-    packed = zstd.compress(joined, _LEVEL)
-    return packed if len(packed) < len(joined) - len(joined) // 8 else joined
+def _packer() -> zstd.ZstdCompressor:
+    """The one of this thread: each frame begins anew."""
+    packer: zstd.ZstdCompressor | None = getattr(_own, "packer", None)
+    if packer is None:
+        packer = _own.packer = zstd.ZstdCompressor(_LEVEL)
+    return packer
 
 
 def _unpack_bytes(stored: bytes, size: int, where: str) -> bytes:

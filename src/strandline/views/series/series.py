@@ -33,7 +33,7 @@ from strandline.views.series.block import Bounds
 from strandline.views.series.fold import SeriesFold, route_of
 from strandline.views.series.meta import AT_MAX, AT_MIN, NORMAL
 from strandline.views.series.reading import SeriesHost
-from strandline.views.series.source import POINT_BYTES, SOURCE_BYTES, memory_of
+from strandline.views.series.source import PAYLOAD_BYTES, POINT_BYTES, SOURCE_BYTES
 from strandline.views.series.values import (
     Available,
     Point,
@@ -75,7 +75,7 @@ class Series:
         name = name_of(source)
         check_at("at", at)
         check_version(version)
-        self._admit(1, [payload])
+        self._share.admit(SOURCE_BYTES + POINT_BYTES + self._kept(payload))
 
         def decision(fold: SeriesFold) -> Draft:
             if at < fold.floor:
@@ -238,11 +238,13 @@ class Series:
 
     def _admit(self, sources: int, payloads: list[bytes]) -> None:
         """Ask for the memory that points will take."""
-        # Whatever is not bytes is refused by the topic, with better words.
-        inline_bytes = self._host.fold.config.inline_bytes
-        kept = [each for each in payloads if isinstance(each, bytes) and len(each) <= inline_bytes]
-        points = len(payloads) * POINT_BYTES + sum(memory_of(kept))
+        points = len(payloads) * POINT_BYTES + sum(map(self._kept, payloads))
         self._share.admit(sources * SOURCE_BYTES + points)
+
+    def _kept(self, payload: bytes) -> int:
+        """Memory of a payload, if it is kept. What is not bytes the topic refuses, and says why."""
+        size = len(payload) if isinstance(payload, bytes) else 0
+        return size + PAYLOAD_BYTES if 0 < size <= self._host.fold.config.inline_bytes else 0
 
     def _append(self, decision: Callable[[SeriesFold], Draft], earliest: int) -> Appended:
         if self._topic.config.durability != "fsync":

@@ -5,17 +5,19 @@ points take more than the bound; of sources in use only long tails go, into bloc
 looks without bringing a source into memory: a scan over all must not push out those written to.
 
 Payloads have a bound of their own, as large, and push out no source: one that is gone must come
-back with its next point, which costs more than payloads in memory save. Beyond the bound tails
-become blocks, one after the other; of a tail too short for that the payloads are left to the log.
+back with its next point, which costs more than payloads in memory save. Beyond the bound the first
+points of a tail become a block, of one source after the other, until it is kept again: so an append
+waits for about one block. Of a tail too short for that the payloads are left to the log.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from strandline.reservoir.map.map import PagedMap
+from strandline.views.series.index import Index
 from strandline.views.series.source import (
     POINT_BYTES,
     SOURCE_BYTES,
@@ -36,13 +38,11 @@ SEAL_IN_USE = 64
 class Sources:
     """What is known of all sources. Owned by one thread."""
 
-    def __init__(
-        self, stored: PagedMap, bytes_max: int, seal: Callable[[Source, int], None]
-    ) -> None:
-        """``seal`` makes blocks of so many points of a tail."""
+    def __init__(self, stored: PagedMap, bytes_max: int, index: Index) -> None:
+        """``index`` takes the blocks that are made of tails."""
         self._stored = stored
         self._bytes_max = bytes_max
-        self._seal = seal
+        self._index = index
         self.next_number = 1
         self.count = 0
         self.hot: OrderedDict[bytes, Source] = OrderedDict()
@@ -112,7 +112,14 @@ class Sources:
     def seal(self, source: Source, count: int) -> None:
         """Make blocks of the first points of a source in memory."""
         with self.counted(source):
-            self._seal(source, count)
+            self._index.seal(source, count)
+
+    def seal_block(self, source: Source, count: int) -> None:
+        """Make one block of them, at most of so many."""
+        points, payload_bytes = len(source.ats), source.payload_bytes
+        self._index.seal_block(source, count)
+        self.tail_points += len(source.ats) - points
+        self.payload_bytes += source.payload_bytes - payload_bytes
 
     @contextmanager
     def counted(self, source: Source) -> Iterator[None]:
@@ -126,8 +133,8 @@ class Sources:
 
     def shrink(self) -> None:
         """Come back below the bounds."""
-        if self.payload_bytes > self._bytes_max:
-            self._lighten(self._bytes_max - self._bytes_max // 16)
+        while self.hot and self.payload_bytes > self._bytes_max:
+            self._lighten_one()
         while self.hot and self.size - self.payload_bytes > self._bytes_max:
             self._evict_one()
 
@@ -155,18 +162,17 @@ class Sources:
         if len(source.ats) >= SEAL_IN_USE:
             self.seal(source, len(source.ats) - SEAL_MIN)
 
-    def _lighten(self, target: int) -> None:
-        """Let payloads go from memory until they take no more than this, source after source."""
-        while self.hot and self.payload_bytes > target:
-            name, source = next(iter(self.hot.items()))
-            self.hot.move_to_end(name)
-            count = len(source.ats)
-            if count >= SEAL_SHORT:
-                # The last ones stay, so that points a little out of order are not all late.
-                self.seal(source, count - count // 4)
-            else:
-                with self.counted(source):
-                    source.leave_payloads()
+    def _lighten_one(self) -> None:
+        """Let payloads of the next source go from memory."""
+        name, source = next(iter(self.hot.items()))
+        self.hot.move_to_end(name)
+        count = len(source.ats)
+        if count >= SEAL_SHORT:
+            # The last ones stay, so that points a little out of order are not all late.
+            self.seal_block(source, count - count // 4)
+        else:
+            with self.counted(source):
+                source.leave_payloads()
 
     def _put_away(self, name: bytes, source: Source) -> None:
         """What can fail comes first, so that nothing is lost when it does."""

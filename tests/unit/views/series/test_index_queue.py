@@ -12,7 +12,7 @@ from strandline.views.series.block import Bounds
 from strandline.views.series.index import Index
 from strandline.views.series.meta import AT_MAX, AT_MIN
 from strandline.views.series.source import Source
-from strandline.views.series.tuning import CAPACITY, LEVEL_MAX
+from strandline.views.series.tuning import CAPACITY, HIGH, LEVEL_MAX
 from tests.unit.reservoir.map_pages import MemoryPages
 from tests.unit.store.world import World
 from tests.unit.views.series.series_world import ats, host_of, open_series
@@ -43,7 +43,7 @@ def test_single_points_are_written_in_batches_as_small_as_they_get():
         waiting.add(gps.statistics().pending)
 
     found = gps.statistics()
-    assert max(waiting) < found.batch == 8
+    assert max(waiting) == found.batch == 8
     assert found.level == 0
 
 
@@ -93,13 +93,61 @@ def test_a_tail_from_a_coarse_time_is_cut_when_the_index_has_become_finer():
     gps.append_many([("bus", at, b"") for at in range(200)])
 
     host_of(world.store).fold.index.tuning.level = 0
-    gps.append("bus", 200, b"")
+    lengths = []
+    for at in range(200, 220):
+        gps.append("bus", at, b"")
+        with host_of(world.store).reading() as fold:
+            lengths.append(len(fold.sources.look(b"bus").ats))
 
+    # One block with each append, until the tail is as long as a fine one is.
+    assert lengths[:4] == [200 + 1 - 16, 200 + 2 - 32, 200 + 3 - 48, 200 + 4 - 64]
+    assert 16 <= lengths[-1] < 32
+    assert ats(gps.range("bus")) == list(range(220))
+
+
+def test_an_append_makes_at_most_one_block_and_writes_at_most_one_and_not_both():
+    gps = open_series(World().store, level=2)
+    steps = set()
+    before = gps.statistics()
+
+    for at in range(64 * 64 * 4):
+        gps.append("bus", at, b"")
+        found = gps.statistics()
+        steps.add(found.pending - before.pending)
+        before = found
+
+    assert steps == {-1, 0, 1}
+    assert found.queue_full == 0
+
+
+def test_payloads_without_room_become_one_block_at_a_time():
+    world = World()
+    gps = open_series(world.store, level=6)
+    for n in range(10):
+        gps.append_many([(n, at, b"%100d" % at) for at in range(100)])
     with host_of(world.store).reading() as fold:
-        source = fold.sources.look(b"bus")
-        assert len(source.ats) == 16
-        assert all(len(block) < 100 for _, block in fold.index.pending.of(source.number))
-    assert ats(gps.range("bus")) == list(range(201))
+        fold.sources._bytes_max = fold.sources.payload_bytes
+    made = []
+
+    for at in range(100, 110):
+        before = gps.statistics().pending
+        gps.append(0, at, b"%100d" % at)
+        made.append(gps.statistics().pending - before)
+
+    assert made == [1] + [0] * 9
+    assert gps.statistics().points == 1010
+
+
+def test_a_queue_that_fills_faster_than_it_empties_is_written_twice_as_fast():
+    gps = open_series(World().store, inline_bytes=4096)
+    waiting = []
+
+    for at in range(3 * CAPACITY):
+        gps.append("bus", at, b"%4096d" % at)
+        waiting.append(gps.statistics().pending)
+
+    assert HIGH <= max(waiting) <= HIGH + 1
+    assert gps.statistics().queue_full == 0
 
 
 def test_the_level_does_not_pass_its_end():

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.errors import Corrupt
-from strandline.views.series.block import Bounds, Points, cut, pack, unpack
+from strandline.views.series.block import Bounds, Points, cut, pack, squeeze, unpack
 from strandline.views.series.meta import AT_MAX, AT_MIN
 
 ALL = Bounds(AT_MIN, 0, AT_MAX)
@@ -28,23 +28,36 @@ def points(payloads: list[bytes | None]) -> Points:
     return Points(list(range(count)), list(range(1, count + 1)), [0] * count, payloads)
 
 
+def packed_of(payloads: list[bytes | None]) -> bytes:
+    return squeeze(pack(*points(payloads)))
+
+
 @given(MANY)
-def test_payloads_come_out_as_they_went_in(payloads):
-    assert unpack(pack(*points(payloads)), ALL) == points(payloads)
+def test_payloads_come_out_as_they_went_in_whether_squeezed_or_not(payloads):
+    plain = pack(*points(payloads))
+
+    assert unpack(plain, ALL) == unpack(squeeze(plain), ALL) == points(payloads)
+
+
+@given(MANY)
+def test_what_is_squeezed_is_not_squeezed_further(payloads):
+    once = packed_of(payloads)
+
+    assert squeeze(once) == once
 
 
 @given(MANY, st.integers(0, 150), st.integers(0, 150))
 def test_only_payloads_within_bounds_come_out(payloads, first, last):
     bounds = Bounds(first, 0, last)
 
-    found = unpack(pack(*points(payloads)), bounds)
+    found = unpack(packed_of(payloads), bounds)
 
     assert found == cut(points(payloads), bounds)
     assert found.payloads == payloads[first : last + 1]
 
 
 def test_who_needs_no_payloads_has_none_unpacked():
-    found = unpack(pack(*points(ALIKE)), ALL, payloads=False)
+    found = unpack(packed_of(ALIKE), ALL, payloads=False)
 
     assert found == points([None] * 100)
 
@@ -59,7 +72,7 @@ def test_points_without_payloads_take_no_bytes_for_them(payloads):
 
 
 def test_payloads_that_are_alike_take_less_than_half():
-    packed = pack(*points(ALIKE))
+    packed = packed_of(ALIKE)
 
     assert len(packed) < sum(map(len, ALIKE)) / 2
 
@@ -67,7 +80,7 @@ def test_payloads_that_are_alike_take_less_than_half():
 def test_payloads_that_cannot_be_compressed_are_stored_as_they_are():
     payloads = [random.Random(n).randbytes(100) for n in range(50)]
 
-    packed = pack(*points(payloads))
+    packed = packed_of(payloads)
 
     assert b"".join(payloads) in packed
     assert len(packed) < 50 * 100 + 24 + 2 * 49 + 20
@@ -75,7 +88,7 @@ def test_payloads_that_cannot_be_compressed_are_stored_as_they_are():
 
 @pytest.mark.parametrize("payloads", [ALIKE, [b"a", None, b"bcd"], [b"abc"] * 3, [b""] * 3])
 def test_payloads_that_are_cut_off_are_noticed_at_every_byte(payloads):
-    packed = pack(*points(payloads))
+    packed = packed_of(payloads)
 
     for size in range(len(packed)):
         for wanted in (True, False):
@@ -86,7 +99,7 @@ def test_payloads_that_are_cut_off_are_noticed_at_every_byte(payloads):
 @pytest.mark.parametrize("payloads", [ALIKE, [b"a", None, b"bcd"], [b"abc"] * 3, [b""] * 3])
 def test_bytes_behind_the_payloads_are_noticed(payloads):
     with pytest.raises(Corrupt):
-        unpack(pack(*points(payloads)) + b"\0", ALL)
+        unpack(packed_of(payloads) + b"\0", ALL)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +112,7 @@ def test_bytes_behind_the_payloads_are_noticed(payloads):
     ],
 )
 def test_numbers_of_payloads_that_cannot_be_are_noticed(place, value):
-    packed = bytearray(pack(*points([b"a", None, b"bcd"])))
+    packed = bytearray(packed_of([b"a", None, b"bcd"]))
     packed[24 + 2 * 2 + place] = value
 
     with pytest.raises(Corrupt):
@@ -107,7 +120,7 @@ def test_numbers_of_payloads_that_cannot_be_are_noticed(place, value):
 
 
 def test_compressed_bytes_that_are_damaged_are_noticed():
-    packed = bytearray(pack(*points(ALIKE)))
+    packed = bytearray(packed_of(ALIKE))
     frame = packed.index(b"\x28\xb5\x2f\xfd")
     packed[frame : frame + 4] = b"\0\0\0\0"
 
@@ -116,7 +129,7 @@ def test_compressed_bytes_that_are_damaged_are_noticed():
 
 
 def test_a_block_that_would_unpack_to_more_than_it_says_is_noticed():
-    packed = bytearray(pack(*points([b"x" * 100] * 10)))
+    packed = bytearray(packed_of([b"x" * 100] * 10))
     head = 24 + 2 * 9
     packed[head : head + 4] = (900).to_bytes(4, "little")
     packed[head + 9 : head + 13] = (91).to_bytes(4, "little")
