@@ -1,0 +1,127 @@
+"""What is in a file of a table, and where files are. Pure.
+
+    topics/<table id, hex>/manifest/<number>.json                  as a topic's: lake/manifest.py
+    topics/<table id, hex>/data/<first>-<last>-<content>.parquet   rows
+    topics/<table id, hex>/zones/<the same name>.zones             indexes of its zones
+
+Rows are sorted by context, ts and seq. A row group is a zone: all have the same number of rows but
+the last. A column gets a dictionary where values repeat within a zone: it is smaller, and text then
+comes into memory as numbers, by which engines group several times faster. Text that hardly repeats
+has a bloom filter instead, for engines other than ours; we have indexes of our own.
+
+docs/format/table.md has the whole of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from strandline.lake import keys
+from strandline.lake.typed import shape_of
+from strandline.schema import Schema
+from strandline.views.table.files.sorting import ORDER
+from strandline.views.table.snapshot import CONTEXT, CORE, SEQ, TS
+
+FORMAT_VERSION = 1
+FORMAT_KEY = "strandline.table_format"
+TABLE_KEY = "strandline.table_id"
+STORE_KEY = "strandline.store_id"
+ATTEMPT_KEY = "strandline.attempt"
+"""A random id: no two files have the same content, so none has the name of one that has left."""
+SCHEMA_KEY = "strandline.schema_version"
+ZONES_KEY = "strandline.zones"
+CODED_KEY = "strandline.coded"
+"""Columns of text whose every page has a dictionary, as JSON."""
+
+_SIDE = ".zones"
+_ZSTD_LEVEL = 1
+_SAMPLES = 3
+_REPEATED = 0.5
+"""A dictionary pays up to this share of different values in a zone."""
+_DICTIONARY_BYTES = 64 * 1024 * 1024
+"""More than the values of a zone ever take: so a column has a dictionary in all of it or not."""
+
+
+class Coding(msgspec.Struct, frozen=True):
+    """How the columns of a file are written."""
+
+    dictionary: tuple[str, ...]
+    bloom: tuple[str, ...]
+    coded: tuple[str, ...]
+    """Text with a dictionary: may be read as one."""
+
+
+def side_folder(table_id: int) -> str:
+    return f"{keys.topic_folder(table_id)}/zones"
+
+
+def side_key(table_id: int, name: str) -> str:
+    """Where the indexes of a file are, by the name of its rows."""
+    return f"{side_folder(table_id)}/{name}{_SIDE}"
+
+
+def data_name(side: str) -> str:
+    """The name of the file to which a file of indexes belongs."""
+    return keys.last_part(side).removesuffix(_SIDE)
+
+
+def columns_of(schema: Schema) -> pa.Schema:
+    """The columns of a file, text as plain text."""
+    typed = shape_of(schema).columns
+    return pa.schema([*CORE, *(typed.field(name) for name in schema.fields)])
+
+
+def plain(table: pa.Table, columns: pa.Schema) -> pa.Table:
+    """The columns of a file, none of them as a dictionary."""
+    return table.select(columns.names).cast(columns)
+
+
+def coding_of(table: pa.Table, zone_rows: int) -> Coding:
+    """How to write columns, judged by a few zones."""
+    starts = sorted({0, table.num_rows // 2, max(0, table.num_rows - zone_rows)})[:_SAMPLES]
+    zones = [table.slice(start, zone_rows) for start in starts]
+    repeated = [
+        name
+        for name in table.column_names
+        if name not in (SEQ, TS) and _repeats([zone[name] for zone in zones])
+    ]
+    text = [field.name for field in table.schema if pa.types.is_string(field.type)]
+    return Coding(
+        dictionary=tuple(repeated),
+        bloom=tuple(name for name in text if name == CONTEXT or name not in repeated),
+        coded=tuple(name for name in text if name in repeated),
+    )
+
+
+def _repeats(zones: Sequence[pa.ChunkedArray]) -> bool:
+    kind = zones[0].type
+    if pa.types.is_boolean(kind):
+        return False  # a bit by itself
+    values = sum(len(zone) - zone.null_count for zone in zones)
+    distinct: int = sum(pc.count_distinct(zone).as_py() for zone in zones)
+    return distinct <= values * _REPEATED
+
+
+def parquet_options(columns: pa.Schema, coding: Coding, zone_rows: int) -> dict[str, Any]:
+    """What pyarrow is told."""
+    stamps = [field.name for field in columns if pa.types.is_timestamp(field.type)]
+    deltas = [name for name in (SEQ, *stamps) if name not in coding.dictionary]
+    bloom = {"ndv": zone_rows, "fpp": 0.05}
+    return {
+        "compression": "zstd",
+        "compression_level": _ZSTD_LEVEL,
+        "use_dictionary": list(coding.dictionary),
+        "dictionary_pagesize_limit": _DICTIONARY_BYTES,
+        "column_encoding": dict.fromkeys(deltas, "DELTA_BINARY_PACKED"),
+        "write_statistics": True,
+        "write_page_index": True,
+        "write_page_checksum": True,
+        "sorting_columns": [pq.SortingColumn(columns.get_field_index(name)) for name in ORDER],
+        "bloom_filter_options": dict.fromkeys(coding.bloom, bloom),
+    }

@@ -1,0 +1,255 @@
+"""The files of one table: added, merged, hidden in, swept, by commits to a manifest of its own.
+
+The manifest is that of a topic (``lake/manifest.py``), under an id that no topic has. So files do
+not overlap in seqs, a commit is there whole or not at all, and whoever does not know whether his
+commit happened makes it again, which then changes nothing.
+
+**Nothing is lost and nothing is twice.** A file answers for the seqs behind the one before it.
+``add`` therefore takes only rows behind the last seq of the newest manifest: what a crash, or a
+reply that was lost, makes come again is not taken again. Rows that are not yet in a file that a
+manifest lists stay with whoever calls.
+
+**A snapshot keeps its files** with ``pin``: in this process a file stays as long as a snapshot
+names it; for others, ``lake.grace_s`` after it has left.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from strandline.env.clock import Clock
+from strandline.env.disk import Disk
+from strandline.env.objects import Objects
+from strandline.errors import Conflict, Invalid, NotFound, UnknownTopic
+from strandline.lake.entry import LakeFile
+from strandline.lake.ledger import Change, Ledger
+from strandline.lake.manifest import Manifest
+from strandline.lake.upload import FolderSpool
+from strandline.memory import Share
+from strandline.schema import Schema
+from strandline.settings import LakeSettings
+from strandline.views.table.files import writer
+from strandline.views.table.files.cache import ColumnCache
+from strandline.views.table.files.reading import Pinned
+from strandline.views.table.files.sorting import in_order
+from strandline.views.table.files.writer import Writing
+from strandline.views.table.snapshot import SEQ
+from strandline.views.table.upcast import upcast
+
+
+class _Version:
+    """A manifest that is in use, and by how many. Counted under the lock of its segments."""
+
+    def __init__(self, manifest: Manifest | None, hold: ExitStack) -> None:
+        self.manifest = manifest
+        self.hold = hold
+        self.users = 1
+
+
+class Segments:
+    """The files of one table. Safe from many threads."""
+
+    def __init__(  # noqa: PLR0913 - parts and settings, by name
+        self,
+        objects: Objects,
+        disk: Disk,
+        clock: Clock,
+        settings: LakeSettings,
+        *,
+        store_id: bytes,
+        table_id: int,
+        name: str,
+        epoch: int,
+        term: Callable[[], int | None],
+        spool: str,
+        share: Share,
+        zone_rows: int = 8192,
+        flush_rows: int = 262_144,
+        merge_files: int = 8,
+        readonly: bool = False,
+    ) -> None:
+        self.readonly = readonly
+        self._objects = objects
+        self._disk = disk
+        self._clock = clock
+        self._settings = settings
+        self._name = name
+        self._epoch = epoch
+        self._term = term
+        self._ledger = Ledger(objects, store_id, table_id, clock, disk.random_id)
+        self._writing = Writing(
+            objects=objects,
+            spool=FolderSpool(disk, spool),
+            store_id=store_id,
+            table_id=table_id,
+            zone_rows=zone_rows,
+        )
+        self._flush_rows = flush_rows
+        self._merge_files = merge_files
+        self._cache = ColumnCache(share)
+        self._changing = threading.RLock()  # held for whole commits
+        self._counting = threading.RLock()  # held for moments; a finalizer may come in between
+        self._version = _Version(None, ExitStack())
+
+    @property
+    def manifest(self) -> Manifest | None:
+        """The newest one known; None when there is none yet."""
+        return self._version.manifest
+
+    @property
+    def files(self) -> tuple[LakeFile, ...]:
+        manifest = self.manifest
+        return manifest.files if manifest is not None else ()
+
+    @property
+    def flushed(self) -> int:
+        """The last seq that files answer for."""
+        manifest = self.manifest
+        return manifest.last_seq if manifest is not None else 0
+
+    @property
+    def hidden(self) -> BitMap64:
+        """Seqs that are hidden though a file may hold them. Not to be changed."""
+        manifest = self.manifest
+        return manifest.deleted or BitMap64() if manifest is not None else BitMap64()
+
+    def exists(self) -> bool:
+        """Whether there are, or were, files of this table: asks the object store."""
+        try:
+            self._ledger.load()
+        except UnknownTopic:
+            return False
+        return True
+
+    def load(self) -> None:
+        """Read the newest manifest. Where there is none the table has no files yet."""
+        with self._changing:
+            try:
+                self._know(self._ledger.load())
+            except UnknownTopic:
+                return
+
+    def add(self, table: pa.Table, first_seq: int, last_seq: int, schema: Schema) -> None:
+        """Rows up to a seq become a file, those at least that are in no file yet.
+
+        The file answers for all seqs from the last file on. Rows may be in any order.
+        """
+        with self._changing:
+            self._create()
+            table, schema = self._in_newest(table, schema)
+            manifest = self._known()
+            if last_seq <= manifest.last_seq:
+                return
+            if manifest.last_seq:
+                first_seq = manifest.last_seq + 1
+            fresh = pc.greater_equal(table[SEQ], pa.scalar(first_seq, pa.uint64()))
+            file = self._write(table.filter(fresh), schema, first_seq, last_seq)
+            self._commit_files(lambda each: each.with_added([file]), [file])
+
+    def hide(self, seqs: BitMap64) -> None:
+        """These rows are gone: also for others, and from files at the next merge."""
+        if seqs:
+            with self._changing:
+                self._create()
+                self._commit(lambda each: each.with_deleted(seqs))
+
+    def set_floor(self, floor: int) -> None:
+        """Rows below are gone, and files that lie all below leave."""
+        with self._changing:
+            self._create()
+            at_us = self._clock.now_us()
+            self._commit(lambda each: each.with_floor(floor, at_us=at_us))
+
+    def set_schema(self, schema: Schema) -> None:
+        """Files from here on have these fields."""
+        with self._changing:
+            self._create()
+            self._commit(lambda each: each.with_schema(schema))
+
+    def drop(self) -> None:
+        """The table is gone: every file leaves, and none can be added."""
+        with self._changing:
+            if self.manifest is None:
+                self.load()
+            if self.manifest is not None:
+                at_us = self._clock.now_us()
+                self._commit(lambda each: each.with_dropped(at_us=at_us))
+
+    def pin(self) -> Pinned:
+        """The files of this moment, which stay as long as they are held."""
+        with self._counting:
+            version = self._version
+            version.users += 1
+        return Pinned(self._objects, version.manifest, self._cache, lambda: self._let_go(version))
+
+    def close(self) -> None:
+        """Let go of memory. Snapshots go on, without a cache."""
+        self._cache.close()
+
+    def _in_newest(self, table: pa.Table, schema: Schema) -> tuple[pa.Table, Schema]:
+        """Rows in the newest schema of the manifest, which is theirs if that is newer."""
+        newest = self._known().schema
+        if schema.version > newest.version:
+            self._commit(lambda each: each.with_schema(schema))
+            newest = self._known().schema
+        if schema.fields == newest.fields:
+            return table, newest
+        names = [*table.column_names[:3], *newest.fields]
+        return upcast(table, schema, newest, names), newest
+
+    def _write(self, table: pa.Table, schema: Schema, first_seq: int, last_seq: int) -> LakeFile:
+        attempt = self._disk.random_id().hex()
+        return writer.write_file(
+            self._writing, in_order(table), schema, first_seq, last_seq, attempt=attempt
+        )
+
+    def _commit_files(self, change: Change, files: list[LakeFile]) -> None:
+        """List new files, or delete them when the manifest refuses them for good."""
+        try:
+            self._commit(change)
+        except (Conflict, Invalid):
+            for file in files:
+                if self._known().named(file.name()) is None:
+                    writer.discard(self._writing, file)
+            raise
+
+    def _create(self) -> None:
+        if self.readonly:
+            raise Invalid(f"the files of {self._name!r} are open for reading alone")
+        if self.manifest is None:
+            self._know(self._ledger.create(self._name, epoch=self._epoch, term=self._term()))
+
+    def _commit(self, change: Change) -> None:
+        self._know(self._ledger.commit(change, term=self._term()))
+
+    def _known(self) -> Manifest:
+        manifest = self.manifest
+        assert manifest is not None
+        return manifest
+
+    def _know(self, manifest: Manifest) -> None:
+        """This is the newest manifest. It is pinned as long as it is, or a snapshot has it."""
+        old = self._version
+        if old.manifest is not None and old.manifest.number == manifest.number:
+            return
+        hold = ExitStack()
+        try:
+            pinned = hold.enter_context(self._ledger.pin(manifest.number))
+        except NotFound:  # others went on, and swept, since it was read
+            pinned = hold.enter_context(self._ledger.pin())
+        with self._counting:
+            self._version = _Version(pinned, hold)
+        self._let_go(old)
+
+    def _let_go(self, version: _Version) -> None:
+        with self._counting:
+            version.users -= 1
+            last = not version.users
+        if last:
+            version.hold.close()
