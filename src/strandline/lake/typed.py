@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any, Literal
 
@@ -37,7 +37,7 @@ _FIRST_US = (datetime.min.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 _LAST_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 _U64_MAX = 2**64 - 1
 
-_ARROW: dict[KindName, pa.DataType] = {
+ARROW: dict[KindName, pa.DataType] = {
     "string": pa.string(),
     "u64": pa.uint64(),
     "i64": pa.int64(),
@@ -48,20 +48,20 @@ _ARROW: dict[KindName, pa.DataType] = {
     "enum": pa.string(),
 }
 
-_Moment = Annotated[datetime, Meta(tz=True)]
-_JSON: dict[KindName, Any] = {
+Moment = Annotated[datetime, Meta(tz=True)]
+JSON: dict[KindName, Any] = {
     "string": str,
     "u64": Annotated[int, Meta(ge=0)],  # msgspec takes no bound as large as the upper one
     "i64": Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)],
     "f64": float,
     "bool": bool,
-    "datetime": _Moment | int | float,
+    "datetime": Moment | int | float,
     "date": date | int | float,
 }
-_OTHER_TEXT = {"datetime": msgspec.json.Decoder(date), "date": msgspec.json.Decoder(_Moment)}
+_OTHER_TEXT = {"datetime": msgspec.json.Decoder(date), "date": msgspec.json.Decoder(Moment)}
 """A day where a moment is expected, and a moment where a day is: a type takes but one text."""
 
-_MISFITS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+MISFITS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Shape:
@@ -73,20 +73,17 @@ class Shape:
         except Invalid as error:
             raise NewerFormat(f"{error}; or upgrade, if a newer version wrote it") from error
         self.version = schema.version
-        fields = [pa.field(name, _ARROW[kind.name]) for name, kind in self.kinds.items()]
+        fields = [pa.field(name, ARROW[kind.name]) for name, kind in self.kinds.items()]
         self.columns: pa.Schema = pa.schema([*SCHEMA, *fields])
         """Those of a record, and the typed ones behind them."""
         names = [(f"f{place}", name) for place, name in enumerate(self.kinds)]
         types = [_json_type(kind) for kind in self.kinds.values()]
-        self._row_type = _row_type(names, [(each, None) for each in types])
+        self._row_type = row_type(names, [(each, None) for each in types])
         self._row = msgspec.json.Decoder(self._row_type)
         self._getters = [operator.attrgetter(own) for own, _ in names]
         cut = [(msgspec.Raw, msgspec.Raw()) for _ in names]
-        self._cut = msgspec.json.Decoder(_row_type(names, cut))
-        self._decoders = [
-            (msgspec.json.Decoder(each), _OTHER_TEXT.get(kind.name))
-            for each, kind in zip(types, self.kinds.values(), strict=True)
-        ]
+        self._cut = msgspec.json.Decoder(row_type(names, cut))
+        self._decoders = [_decoders(kind) for kind in self.kinds.values()]
 
     def widened(self, table: pa.Table) -> pa.Table:
         """Records with their typed columns."""
@@ -102,10 +99,10 @@ class Shape:
             for text in chunk.to_pylist():
                 try:
                     rows.append(decode(text))
-                except _MISFITS:
+                except MISFITS:
                     rows.append(self._by_field(text))
         return [
-            _array(list(map(getter, rows)), kind)
+            array_of(list(map(getter, rows)), kind)
             for getter, kind in zip(self._getters, self.kinds.values(), strict=True)
         ]
 
@@ -113,7 +110,7 @@ class Shape:
         """A row whose fields are decoded each by itself."""
         try:
             parts = astuple(self._cut.decode(text))
-        except _MISFITS:
+        except MISFITS:
             return self._row_type()
         return self._row_type(
             *(_value(part, decoders) for part, decoders in zip(parts, self._decoders, strict=True))
@@ -131,18 +128,45 @@ def shape_of(schema: Schema) -> Shape:
 
 
 def _json_type(kind: Kind) -> Any:
-    one = Literal[kind.variants] if kind.name == "enum" else _JSON[kind.name]
+    one = Literal[kind.variants] if kind.name == "enum" else JSON[kind.name]
     return one | None
 
 
-def _row_type(names: list[tuple[str, str]], types: list[tuple[Any, Any]]) -> type[msgspec.Struct]:
-    """A type of rows. Its own names are plain ones: a field may be called ``from``."""
+def row_type(
+    names: list[tuple[str, str]], types: list[tuple[Any, Any]], *, strict: bool = False
+) -> type[msgspec.Struct]:
+    """A type of rows. Its own names are plain ones: a field may be called ``from``. A strict one
+    takes no other fields, and its fields are given by name."""
     return msgspec.defstruct(
         "Row",
         [(own, kind, default) for (own, _), (kind, default) in zip(names, types, strict=True)],
         rename=dict(names),
         gc=False,
+        forbid_unknown_fields=strict,
+        kw_only=strict,
     )
+
+
+def reader_of(kind: Kind) -> Callable[[msgspec.Raw], Any]:
+    """What reads one piece of JSON: None where it does not fit, and a time as a moment or a day."""
+    decoders = _decoders(kind)
+
+    def read(part: msgspec.Raw) -> Any:
+        value = _value(part, decoders)
+        if kind.name == "datetime":
+            age = value - EPOCH if type(value) is datetime else _age(value)
+            if age is None or not _FIRST_US <= age // _MICROSECOND <= _LAST_US:
+                return None
+            return EPOCH + age
+        if kind.name == "date":
+            return _day(value)
+        return None if kind.name == "u64" and value is not None and value > _U64_MAX else value
+
+    return read
+
+
+def _decoders(kind: Kind) -> tuple[Any, Any]:
+    return msgspec.json.Decoder(_json_type(kind)), _OTHER_TEXT.get(kind.name)
 
 
 def _value(part: msgspec.Raw, decoders: tuple[Any, Any]) -> Any:
@@ -150,19 +174,19 @@ def _value(part: msgspec.Raw, decoders: tuple[Any, Any]) -> Any:
         if decoder is not None and part:
             try:
                 return decoder.decode(part)
-            except _MISFITS:
+            except MISFITS:
                 continue
     return None
 
 
-def _array(values: Sequence[Any], kind: Kind) -> pa.Array:
+def array_of(values: Sequence[Any], kind: Kind) -> pa.Array:
     if kind.name == "datetime":
         return _moments(values)
     if kind.name == "date":
         return pa.array(map(_day, values), pa.date32())
     if kind.name == "u64" and any(value is not None and value > _U64_MAX for value in values):
         values = [None if value is None or value > _U64_MAX else value for value in values]
-    return pa.array(values, _ARROW[kind.name])
+    return pa.array(values, ARROW[kind.name])
 
 
 def _moments(values: Sequence[Any]) -> pa.Array:
@@ -171,7 +195,7 @@ def _moments(values: Sequence[Any]) -> pa.Array:
     ages = [value - EPOCH if type(value) is datetime else _age(value) for value in values]
     micros = pa.array(ages, pa.duration("us")).cast(pa.int64())
     there = pc.and_(pc.greater_equal(micros, _FIRST_US), pc.less_equal(micros, _LAST_US))
-    return pc.if_else(there, micros, None).cast(_ARROW["datetime"])
+    return pc.if_else(there, micros, None).cast(ARROW["datetime"])
 
 
 def _age(value: date | int | float | None) -> timedelta | None:

@@ -1,0 +1,43 @@
+"""Rows of an older version of a table, told in a newer one. Pure.
+
+What ``definitions.py`` allows is all there is: a field that the older version lacks is null, whole
+numbers become floating ones, a day becomes its first moment in UTC, and an enum is text anyway. A
+column that needs no change is handed on as it is; one of a dictionary stays one.
+
+A day that was told with a time of day is still that day: the rest was not kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from strandline.lake.typed import ARROW
+from strandline.schema import Schema, kind_of
+from strandline.views.table.snapshot import CORE
+
+
+def upcast(table: pa.Table, old: Schema, new: Schema, columns: Sequence[str]) -> pa.Table:
+    """These columns of the newer version, in this order."""
+    changed = {
+        name: _column(table, name, old, new)
+        for name in columns
+        if name not in CORE.names and old.fields.get(name) != new.fields[name]
+    }
+    for name, column in changed.items():
+        if name in table.column_names:
+            table = table.set_column(table.column_names.index(name), name, column)
+        else:
+            table = table.append_column(name, column)
+    return table.select(list(columns))
+
+
+def _column(table: pa.Table, name: str, old: Schema, new: Schema) -> pa.ChunkedArray:
+    wanted = ARROW[kind_of(new.fields[name], name).name]
+    if name not in old.fields:
+        return pa.chunked_array([pa.nulls(table.num_rows, wanted)])
+    column = table[name]
+    if kind_of(old.fields[name], name).name in ("string", "enum"):
+        return column
+    return column.cast(wanted, safe=False)  # a large number is rounded, as in JSON
