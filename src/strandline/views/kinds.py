@@ -7,7 +7,13 @@ from functools import partial
 from typing import Any
 
 from strandline.topic.topic import Topic
-from strandline.view_config import KvConfig, MetricsConfig, QueueConfig, SeriesConfig
+from strandline.view_config import (
+    KvConfig,
+    MetricsConfig,
+    QueueConfig,
+    SeriesConfig,
+    TableConfig,
+)
 from strandline.views.host import Host
 from strandline.views.kv.fold import KvFold
 from strandline.views.kv.kv import Kv
@@ -17,6 +23,8 @@ from strandline.views.queue.fold import QueueFold
 from strandline.views.queue.queue import Queue
 from strandline.views.series.fold import SeriesFold
 from strandline.views.series.series import Series
+from strandline.views.table.fold import TableFold
+from strandline.views.table.table import Table
 from strandline.views.views import Kind
 
 
@@ -32,4 +40,6 @@ METRICS = Kind(
     "metrics", MetricsConfig, "series", ("",), MetricsFold, lambda host, _: Metrics(host)
 )
 
-KINDS: dict[str, Kind[Any]] = {kind.name: kind for kind in (KV, QUEUE, SERIES, METRICS)}
+TABLE = Kind("table", TableConfig, "series", ("",), TableFold, lambda host, _: Table(host))
+
+KINDS: dict[str, Kind[Any]] = {kind.name: kind for kind in (KV, QUEUE, SERIES, METRICS, TABLE)}

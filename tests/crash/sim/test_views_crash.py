@@ -20,6 +20,8 @@ from strandline.views.kv.values import Put
 from strandline.views.metrics.metrics import Metrics
 from strandline.views.queue.queue import Queue
 from strandline.views.series.series import Series
+from strandline.views.table.condition import Compare
+from strandline.views.table.table import Table
 from tests.crash.sim.views import Life, Sort
 from tests.crash.sim.world import seeds
 from tests.unit.views.world import TALLY, Tally
@@ -115,12 +117,34 @@ def _metrics(view: Metrics, chance: random.Random, clock: SimClock) -> None:
         view.run_once()
 
 
+def _table(view: Table, chance: random.Random, clock: SimClock) -> None:
+    clock.advance(0.5)
+    if not view.schema.version:
+        view.define({"n": "i64", "cur": ["EUR", "USD"], "note": "string | null"})
+    drawn = chance.random()
+    if drawn < 0.05:
+        view.define(view.schema.fields | {f"f{view.schema.version}": "f64 | null"})
+    elif drawn < 0.15:
+        view.delete(Compare("n", "=", chance.randrange(10)))
+    elif drawn < 0.2:
+        view.flush()
+    elif drawn < 0.25:
+        view.compact()
+    else:
+        count = chance.choice((1, 1, 3, 20))
+        events = [{"n": chance.randrange(10), "cur": "EUR", "note": None} for _ in range(count)]
+        view.store_many([f"c{chance.randrange(5)}" for _ in range(count)], events)
+
+
 SORTS = {
     "tally": Sort(TALLY, {}, _tally),
     "kv": Sort(kinds.KV, {"history": 3, "grace_ms": 10_000}, _kv),
     "queue": Sort(kinds.QUEUE, {"deliveries_max": 2}, _queue),
     "series": Sort(kinds.SERIES, {"jitter": 10, "unit": "ms"}, _series),
     "metrics": Sort(kinds.METRICS, {"block_points": 16}, _metrics),
+    "table": Sort(
+        kinds.TABLE, {"flush_rows": 16, "zone_rows": 256, "retention_ms": 20_000}, _table
+    ),
 }
 
 
