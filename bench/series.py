@@ -12,16 +12,20 @@ import random
 import sqlite3
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
 import duckdb
+import msgspec
 import pyarrow as pa
 
 import strandline
 from bench.measure import Figure, percentile, rate
 from bench.settings import SUSTAINED
+from strandline.settings import ViewSettings
+from strandline.views.series.decoded import Decoded
 from strandline.views.series.series import Series
 
 SOURCES = 1000
@@ -32,6 +36,10 @@ STEP_US = 1000
 WINDOW = 100 * SOURCES * STEP_US
 """Of a read of all sources: a hundred points of each."""
 EXPONENTS = (4, 5, 6, 7)
+FEW_SOURCES = 10
+TEN_POINTS = 9 * FEW_SOURCES * STEP_US
+MUCH_MEMORY = msgspec.structs.replace(SUSTAINED, views=ViewSettings(memory_bytes=32 << 30))
+"""All pages of 10^7 points stay in memory."""
 SINGLES = 100_000
 SINGLE_SOURCES = (1000, 20)
 """With a few sources blocks are made and written on the way, about one with 30 points."""
@@ -67,7 +75,8 @@ def run(folder: Path, *, scale: float) -> list[Figure]:
             singles = int(SINGLES * max(scale, 0.1))
             figures.append(_single(store.series("points"), singles, sources))
     largest = 7 if scale >= 1 else 6 if scale >= 0.2 else 5
-    figures += _growth(folder, [number for number in EXPONENTS if number <= largest])
+    exponents = [number for number in EXPONENTS if number <= largest]
+    figures += _growth(folder, exponents) + _range_growth(folder, exponents)
     return figures
 
 
@@ -149,9 +158,9 @@ def _payload(n: int) -> bytes:
     )
 
 
-def _batches(count: int, size: int = BATCH) -> Iterator[list[Row]]:
-    for first in range(0, count, size):
-        yield [(n % SOURCES, n * STEP_US, _payload(n)) for n in range(first, first + size)]
+def _batches(count: int, sources: int = SOURCES) -> Iterator[list[Row]]:
+    for first in range(0, count, BATCH):
+        yield [(n % sources, n * STEP_US, _payload(n)) for n in range(first, first + BATCH)]
 
 
 def _ingest(ours: Ours, peers: list[Peer], count: int) -> list[Figure]:
@@ -240,53 +249,133 @@ def _single(series: Series, count: int, sources: int) -> Figure:
 
 
 def _growth(folder: Path, exponents: list[int]) -> list[Figure]:
-    """What one append, one range of 100 points and one latest cost when there is more and more."""
-    figures = []
+    """What one append and one latest cost when there is more and more, of a thousand sources."""
     base: dict[str, float] = {}
+    figures = []
     for exponent in exponents:
         path = str(folder / f"series{exponent}")
         with strandline.open(path, settings=SUSTAINED) as store:
             series = store.series("points")
             for rows in _batches(10**exponent):
                 series.append_many(rows)
-            for name, cost in _costs(series, 10**exponent).items():
-                base.setdefault(name, cost)
-                figures.append(
-                    Figure(
-                        name=f"series of 10^{exponent}: {name}",
-                        value=cost,
-                        unit="us",
-                        peer="10^4 (times as long)",
-                        ratio=cost / base[name],
-                        goal="as log n: <= 2 x",
-                        met=cost <= 2 * base[name],
-                    )
-                )
+            figures += _compared(exponent, _costs(series, 10**exponent), base)
     return figures
+
+
+def _range_growth(folder: Path, exponents: list[int]) -> list[Figure]:
+    """What ten points of one of ten sources cost, by where they are.
+
+    So few sources have blocks already when there are 10^4 points: at every size it is the same
+    work, and memory is not compared with pages.
+    """
+    base: dict[str, float] = {}
+    figures = []
+    for exponent in exponents:
+        path, count = str(folder / f"ranges{exponent}"), 10**exponent
+        with strandline.open(path, settings=SUSTAINED) as store:
+            series = store.series("points")
+            for rows in _batches(count, sources=FEW_SOURCES):
+                series.append_many(rows)
+            store.checkpoint()
+        with strandline.open(path, settings=MUCH_MEMORY) as store:
+            series = store.series("points")
+            _bring_into_memory(series)
+            costs = {"from pages": _from_pages(series, count)}
+            _bring_into_memory(series)
+            costs |= _in_memory(series, count)
+        named = {f"range of 10 points, {where}": cost for where, cost in costs.items()}
+        figures += _compared(exponent, named, base)
+    return figures
+
+
+def _compared(exponent: int, costs: dict[str, float], base: dict[str, float]) -> list[Figure]:
+    """Each beside the same of the smallest."""
+    for name, cost in costs.items():
+        base.setdefault(name, cost)
+    return [
+        Figure(
+            name=f"series of 10^{exponent}: {name}",
+            value=cost,
+            unit="us",
+            peer="10^4 (times as long)",
+            ratio=cost / base[name],
+            goal="as log n: <= 2 x",
+            met=cost <= 2 * base[name],
+        )
+        for name, cost in costs.items()
+    ]
 
 
 def _costs(series: Series, count: int) -> dict[str, float]:
     """Medians in microseconds."""
     generator = random.Random(7)
-    length = count * STEP_US
-    window = min(9, count // SOURCES - 1) * SOURCES * STEP_US
 
     def append(turn: int) -> None:
-        series.append(turn % SOURCES, length + turn, _payload(turn))
-
-    def read(_: int) -> None:
-        start = generator.randrange(max(1, length - window))
-        series.range(generator.randrange(SOURCES), start, start + window)
+        series.append(turn % SOURCES, count * STEP_US + turn, _payload(turn))
 
     def latest(_: int) -> None:
         series.latest(generator.randrange(SOURCES))
 
-    works = {
-        "append(one)": (append, 5000),
-        "range of 10 points": (read, 300),
-        "latest": (latest, 300),
+    return {
+        "append(one)": _median_us(append, 5000),
+        "latest": _median_us(latest, 300),
     }
-    return {name: _median_us(work, turns) for name, (work, turns) in works.items()}
+
+
+def _anywhere(series: Series, count: int) -> float:
+    """The median in microseconds of reads that have nothing to do with each other."""
+    generator = random.Random(7)
+
+    def read(_: int) -> None:
+        start = generator.randrange(count * STEP_US - TEN_POINTS)
+        series.range(generator.randrange(FEW_SOURCES), start, start + TEN_POINTS)
+
+    return _median_us(read, 300)
+
+
+def _from_pages(series: Series, count: int) -> float:
+    """The same when every page with points must be read: only those that lead there stay."""
+    with series._host.reading() as fold:
+        maps = [each._tiers for each in fold._maps]
+    rooms = [each.ram_max for each in maps]
+    for each in maps:
+        each.ram_max = 2 * each._branch_ram
+    cost = _anywhere(series, count)
+    for each, room in zip(maps, rooms, strict=True):
+        each.ram_max = room
+    return cost
+
+
+def _bring_into_memory(series: Series) -> None:
+    """All pages, and no block that is unpacked."""
+    with series._host.reading() as fold:
+        for each in fold._maps:
+            deque(each.range(), maxlen=0)
+        fold.index.decoded.clear()
+
+
+def _in_memory(series: Series, count: int) -> dict[str, float]:
+    """The same with all pages in memory, then of the same few blocks, then of the newest points."""
+    end = count * STEP_US
+    with series._host.reading() as fold:
+        decoded, fold.index.decoded = fold.index.decoded, Decoded(0)
+
+    def again(turn: int) -> None:
+        start = end // 3 + turn % FEW_SOURCES
+        series.range(turn % FEW_SOURCES, start, start + TEN_POINTS)
+
+    def newest(turn: int) -> None:
+        series.range(turn % FEW_SOURCES, end - TEN_POINTS, end)
+
+    found = {"pages in memory": _anywhere(series, count)}
+    with series._host.reading() as fold:
+        fold.index.decoded = decoded
+    _median_us(again, 3 * FEW_SOURCES)
+    found["read before"] = _median_us(again, 300)
+    for source in range(FEW_SOURCES):
+        series.append(source, end, _payload(source))
+    found["newest"] = _median_us(newest, 300)
+    return found
 
 
 def _median_us(work: Callable[[int], None], turns: int) -> float:

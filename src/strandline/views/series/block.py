@@ -31,6 +31,7 @@ import numpy as np
 
 from strandline.errors import Corrupt
 from strandline.views.series import payloads as packing
+from strandline.views.series.meta import AT_MAX, AT_MIN
 from strandline.views.series.payloads import Payload
 
 _HEAD = struct.Struct("<IBBBBqQ")
@@ -58,6 +59,9 @@ class Bounds(NamedTuple):
     first_at: int
     first_seq: int
     last_at: int
+
+
+ALL = Bounds(AT_MIN, 0, AT_MAX)
 
 
 def pack(

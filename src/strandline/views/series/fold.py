@@ -31,6 +31,7 @@ from strandline.reservoir.map.map import PagedMap
 from strandline.reservoir.session import Session
 from strandline.view_config import SeriesConfig
 from strandline.views.series.block import Bounds, Points
+from strandline.views.series.decoded import Decoded
 from strandline.views.series.index import Index, LatePoint
 from strandline.views.series.meta import (
     AT_MAX,
@@ -112,7 +113,7 @@ class SeriesFold:
         late = self._map(session, space + _LATE, ram // 8)
         stored = self._map(session, space + _SOURCES, ram // 8)
         self._maps = (blocks, late, stored)
-        self.index = Index(blocks, late)
+        self.index = Index(blocks, late, Decoded(ram // 16))
         self.sources = Sources(stored, ram // 4, self.index)
         self.sources.next_number, self.sources.count = found.next_number, found.sources
         self.recount()
@@ -221,6 +222,7 @@ class SeriesFold:
     def evict(self, wanted: int) -> int:
         """Free about so many bytes of memory; how many it were."""
         before = self.recount()
+        self.index.decoded.clear()
         self.sources.evict(wanted)
         self.index.write_all()
         return max(0, before - self.recount())
@@ -229,7 +231,7 @@ class SeriesFold:
         """Count the memory that is in use; how much it is."""
         self._ticks = 0
         maps = sum(each.statistics().ram_bytes for each in self._maps)
-        size = self.sources.size + self.index.pending.size + maps
+        size = self.sources.size + self.index.pending.size + self.index.decoded.size + maps
         self._charged.set(size)
         return size
 

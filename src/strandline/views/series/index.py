@@ -30,6 +30,7 @@ from pyroaring import BitMap64
 
 from strandline.reservoir.map.map import PagedMap
 from strandline.views.series.block import (
+    ALL,
     Bounds,
     Points,
     cut,
@@ -39,6 +40,7 @@ from strandline.views.series.block import (
     squeeze,
     unpack,
 )
+from strandline.views.series.decoded import Decoded
 from strandline.views.series.meta import AT_MAX, AT_MIN
 from strandline.views.series.payloads import Payload
 from strandline.views.series.pending import Entry, Pending, Portion
@@ -52,7 +54,6 @@ _FOLLOWS = 1 << 31
 _SHIFT = 1 << 63
 _SEQ_NEXT = (1 << 64) - 1
 """Above every seq."""
-_ALL = Bounds(AT_MIN, 0, AT_MAX)
 LatePoint = tuple[int, int, int, int, Payload]
 """Number of the source, at, seq, kind, payload."""
 
@@ -60,9 +61,10 @@ LatePoint = tuple[int, int, int, int, Payload]
 class Index:
     """Finds the points of a source. Owned by one thread."""
 
-    def __init__(self, blocks: PagedMap, late: PagedMap) -> None:
+    def __init__(self, blocks: PagedMap, late: PagedMap, decoded: Decoded | None = None) -> None:
         self._blocks = blocks
         self._late = late
+        self.decoded = Decoded(0) if decoded is None else decoded
         self.pending = Pending()
         self.tuning = Tuning()
         self.full = 0
@@ -168,9 +170,18 @@ class Index:
             pending = self.pending.of(source.number)
             in_map = self._in_map(source.number, bounds, pending)
             for block in chain(in_map, (block for _, block in pending)):
-                yield unpack(block, bounds, payloads=payloads)
-        if source.ats and bounds.last_at >= source.end:
+                yield self._unpacked(block, bounds, payloads=payloads)
+        if bounds.last_at < source.end:
+            return
+        if source.ats:
             yield source.within(bounds)
+        elif source.stored:
+            yield self._unpacked(source.stored, bounds, payloads=payloads)
+
+    def _unpacked(self, block: bytes, bounds: Bounds, *, payloads: bool) -> Points:
+        if payloads:
+            return self.decoded.within(block, bounds)
+        return unpack(block, bounds, payloads=False)
 
     def _in_map(self, number: int, bounds: Bounds, pending: list[Entry]) -> Iterator[bytes]:
         """From the last block that begins before the bounds, to the last that begins in them.
@@ -206,7 +217,7 @@ class Index:
         )
         blocks = list(islice(begun, step))
         for key, block in blocks:
-            points = unpack(block, _ALL, payloads=False)
+            points = unpack(block, ALL, payloads=False)
             dead = cut(points, below).seqs
             if len(dead) == len(points.seqs):
                 self._blocks.delete(key)

@@ -28,7 +28,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from strandline.errors import Corrupt
-from strandline.views.series.block import Bounds, Points, find, pack, squeeze, unpack
+from strandline.views.series.block import ALL, Bounds, Points, find, pack, squeeze, unpack
 from strandline.views.series.meta import AT_MAX, AT_MIN
 from strandline.views.series.payloads import Payload
 
@@ -45,7 +45,6 @@ TAIL_BYTES = 8 * BLOCK_BYTES
 """Memory of the payloads of a tail, from which on its first points become a block."""
 
 _HEAD = struct.Struct("<QqQqqQQ")
-_ALL = Bounds(AT_MIN, 0, AT_MAX)
 
 
 class Source:
@@ -65,6 +64,7 @@ class Source:
         "payload_bytes",
         "payloads",
         "seqs",
+        "stored",
         "used",
     )
 
@@ -82,6 +82,8 @@ class Source:
         self.payloads: list[Payload] = []
         self.payload_bytes = 0
         """Memory that they take."""
+        self.stored = b""
+        """The tail as it was saved, of a source that is only read: it is unpacked when needed."""
         self.dirty = True
         self.used = True
 
@@ -175,13 +177,14 @@ def encode(source: Source) -> bytes:
 def decode(data: bytes, where: str) -> Source:
     """The source of these bytes; ``where`` names it if they are none."""
     source = decode_head(data, where)
-    if len(data) > _HEAD.size:
-        source.put(unpack(data[_HEAD.size :], _ALL, where))
+    if source.stored:
+        source.put(unpack(source.stored, ALL, where))
+        source.stored = b""
     return source
 
 
 def decode_head(data: bytes, where: str) -> Source:
-    """The same without its tail."""
+    """The same for who only reads: its tail stays packed."""
     if len(data) < _HEAD.size:
         raise Corrupt("too short for a source", path=where)
     source = Source(0)
@@ -194,5 +197,6 @@ def decode_head(data: bytes, where: str) -> Source:
         source.blocks,
         source.late,
     ) = _HEAD.unpack_from(data)
+    source.stored = data[_HEAD.size :]
     source.dirty = False
     return source

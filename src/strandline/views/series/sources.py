@@ -82,15 +82,15 @@ class Sources:
         return source
 
     def look(self, name: bytes) -> Source | None:
-        """A source to be read only."""
+        """A source to be read only; of one that is not in memory the tail is packed."""
         source = self.hot.get(name)
         if source is not None:
             return source
         data = self._stored.get(name)
-        return None if data is None else decode(data, _where(name))
+        return None if data is None else decode_head(data, _where(name))
 
     def heads(self) -> Iterator[tuple[bytes, Source]]:
-        """All sources to be read, in memory first; those that are not have no tail."""
+        """All sources to be read, in memory first; of those that are not the tails are packed."""
         hot = list(self.hot.items())
         complete = len(hot) == self.count
         yield from hot

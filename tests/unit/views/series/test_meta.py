@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from strandline.views.series import meta
@@ -11,6 +11,7 @@ from strandline.views.series.meta import AT_MAX, AT_MIN, FLOOR, LATE, PLAIN, VER
 from strandline.views.view import Rows
 
 MANY = 40
+ANY = st.integers(0, VERSION_MAX)
 
 
 def rows(metas: list[bytes | None], keys: list[bytes | None] | None = None) -> Rows:
@@ -55,6 +56,23 @@ def test_few_and_many_records_are_read_alike(count):
     assert found.ats == [n - 20 for n in range(count)]
     assert found.kinds == [n << 2 | n % 3 for n in range(count)]
     assert (list(found.names), found.floors) == ([b"k"] * count, [])
+
+
+@given(
+    st.none() | st.binary(max_size=16) | st.builds(meta.encode, st.integers(0, 4), ANY, ANY),
+    st.sampled_from((None, b"k")),
+)
+@example(meta.encode(FLOOR, 0, 5), b"k")
+@example(meta.encode(LATE, 1, 5), b"k")
+def test_a_single_record_is_the_point_that_it_is_among_others_or_not_read_as_one(given_meta, key):
+    alone = rows([given_meta], [key])
+
+    point, found = meta.only_point(alone), meta.points_of(alone)
+
+    if point is not None:
+        assert [[each] for each in point] == [list(column) for column in found[:5]]
+    else:
+        assert not found.ats or found.kinds == [PLAIN]
 
 
 @pytest.mark.parametrize("count", [3, MANY])
