@@ -95,9 +95,8 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
     """A question that can be answered."""
 
     kind: Literal["query", "replay", "delete"] = "query"
-    """replay: rows of all ``events`` in the order of their appends, columns that an event does not
-    have are null, and in front of them is a column ``event`` when none was named. delete: rows of
-    the one event that ``where`` holds for."""
+    """replay: rows of all ``events`` in the order of their appends; ``replay.py`` says how those of
+    several events are shown. delete: rows of the one event that ``where`` holds for."""
     events: tuple[BoundEvent, ...]
     steps: tuple[BoundStep, ...] = ()
     """One less than events in a sequence; else none."""
@@ -106,7 +105,8 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
     cross: Condition | None = None
     """What WHERE says of several events at once."""
     columns: tuple[Column, ...] = ()
-    """Of the result, in order; () with aggregates. Those of a replay name one event that has it."""
+    """Of the result, in order; () with aggregates. In a replay of several events a column is there
+    once, and names the first event that has it."""
     aggregates: tuple[BoundAggregate, ...] = ()
     per: Period | None = None
     by: tuple[Column, ...] = ()

@@ -9,9 +9,9 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from strandline.query.periods import Period
 from strandline.views.table.condition import Condition
 
-Period = Literal["HOUR", "DAY", "WEEK", "MONTH", "YEAR"]
 Direction = Literal["followed", "preceded"]
 Permission = Literal["READ", "WRITE"]
 
