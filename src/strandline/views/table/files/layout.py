@@ -105,7 +105,7 @@ def _repeats(zones: Sequence[pa.ChunkedArray]) -> bool:
         return False  # a bit by itself
     values = sum(len(zone) - zone.null_count for zone in zones)
     distinct: int = sum(pc.count_distinct(zone).as_py() for zone in zones)
-    return distinct <= values * _REPEATED
+    return distinct <= int(values * _REPEATED)
 
 
 def parquet_options(columns: pa.Schema, coding: Coding, zone_rows: int) -> dict[str, Any]:

@@ -23,8 +23,8 @@ from strandline.errors import Corrupt, Invalid, NewerFormat, NotFound, Strandlin
 from strandline.lake import keys
 from strandline.lake.entry import LakeFile
 from strandline.views.table.files import layout, sides, source
-from strandline.views.table.files.sides import ZoneIndexes
 from strandline.views.table.files.source import Range
+from strandline.views.table.index.read import Indexes
 from strandline.views.table.snapshot import SEQ
 
 _CODED = msgspec.json.Decoder(list[str])
@@ -53,7 +53,7 @@ class OpenFile:
         groups = (self._metadata.row_group(zone).num_rows for zone in range(self.zones))
         self.starts = np.cumsum([0, *groups])
         """The first row of each zone, and how many there are at the end."""
-        self.indexes: ZoneIndexes | None = sides.open_side(objects, self._side, self.zones)
+        self.indexes: Indexes | None = sides.open_side(objects, self._side, self.zones)
         self._spans: dict[str, np.ndarray] = {}
         self._bounds: tuple[np.ndarray, np.ndarray] | None = None
         self._looking = threading.Lock()

@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
@@ -30,17 +31,24 @@ from strandline.errors import Conflict, Invalid, NotFound, UnknownTopic
 from strandline.lake.entry import LakeFile
 from strandline.lake.ledger import Change, Ledger
 from strandline.lake.manifest import Manifest
+from strandline.lake.sweep import Swept
 from strandline.lake.upload import FolderSpool
 from strandline.memory import Share
 from strandline.schema import Schema
 from strandline.settings import LakeSettings
 from strandline.views.table.files import writer
 from strandline.views.table.files.cache import ColumnCache
-from strandline.views.table.files.reading import Pinned
+from strandline.views.table.files.merging import Merging
+from strandline.views.table.files.pinned import Pinned
+from strandline.views.table.files.planning import ROWS_MAX, MergeRules, next_merge
 from strandline.views.table.files.sorting import in_order
+from strandline.views.table.files.sweeping import sweep_table
 from strandline.views.table.files.writer import Writing
 from strandline.views.table.snapshot import SEQ
 from strandline.views.table.upcast import upcast
+
+STEP_ROWS = 1024 * 1024
+"""Rows that one step of a merge writes, about: how long others may have to wait for it."""
 
 
 class _Version:
@@ -72,6 +80,7 @@ class Segments:
         zone_rows: int = 8192,
         flush_rows: int = 262_144,
         merge_files: int = 8,
+        rows_max: int = ROWS_MAX,
         readonly: bool = False,
     ) -> None:
         self.readonly = readonly
@@ -90,8 +99,9 @@ class Segments:
             table_id=table_id,
             zone_rows=zone_rows,
         )
-        self._flush_rows = flush_rows
-        self._merge_files = merge_files
+        self._rules = MergeRules(flush_rows=flush_rows, merge_files=merge_files, rows_max=rows_max)
+        self._merge: Merging | None = None
+        self._merging = threading.Lock()  # held for a step of a merge; taken before ``_changing``
         self._cache = ColumnCache(share)
         self._changing = threading.RLock()  # held for whole commits
         self._counting = threading.RLock()  # held for moments; a finalizer may come in between
@@ -181,6 +191,38 @@ class Segments:
                 at_us = self._clock.now_us()
                 self._commit(lambda each: each.with_dropped(at_us=at_us))
 
+    def compact_once(self, schema: Schema, *, purge: bool = False) -> bool:
+        """One bounded step of merging files; False when there is nothing to merge.
+
+        With ``purge`` every file that has hidden rows is written anew, however few they are. A
+        merge that somebody else has overtaken is given up, and counts as a step.
+        """
+        with self._merging:
+            if self._merge is None and not self._begin_merge(schema, purge=purge):
+                return False
+            try:
+                if not self._merge_on():
+                    self._end_merge()
+            except BaseException:
+                self._give_up_merge()
+                raise
+            return True
+
+    def sweep(self, *, orphans: bool = False) -> Swept | None:
+        """Delete what no version and no snapshot needs any more; None when there is nothing."""
+        with self._changing:
+            if self.manifest is None or self.readonly:
+                return None
+            swept, newest = sweep_table(
+                self._ledger,
+                self._settings,
+                now_us=self._clock.now_us(),
+                term=self._term(),
+                orphans=orphans,
+            )
+            self._know(newest)
+        return swept
+
     def pin(self) -> Pinned:
         """The files of this moment, which stay as long as they are held."""
         with self._counting:
@@ -189,8 +231,49 @@ class Segments:
         return Pinned(self._objects, version.manifest, self._cache, lambda: self._let_go(version))
 
     def close(self) -> None:
-        """Let go of memory. Snapshots go on, without a cache."""
+        """Let go of memory, and of a merge under way. Snapshots go on."""
+        with self._merging:
+            self._give_up_merge()
         self._cache.close()
+
+    def _begin_merge(self, schema: Schema, *, purge: bool) -> bool:
+        pinned = self.pin()
+        rules = msgspec.structs.replace(self._rules, hidden_share=0.0) if purge else self._rules
+        files = next_merge(pinned.files, pinned.hidden, rules)
+        if not files or self.readonly:
+            pinned.close()
+            return False
+        pinned.close()
+        self.set_schema(schema)
+        pinned = self.pin()
+        attempt = self._disk.random_id().hex()
+        self._merge = Merging(self._writing, pinned, files, self._known().schema, attempt)
+        return True
+
+    def _merge_on(self) -> bool:
+        assert self._merge is not None
+        return self._merge.step(STEP_ROWS)
+
+    def _end_merge(self) -> None:
+        merge = self._merge
+        assert merge is not None
+        file = merge.finish()
+        old, at_us = [each.name() for each in merge.files], self._clock.now_us()
+        try:
+            with self._changing:
+                self._commit_files(
+                    lambda each: each.with_replaced(old, [file], at_us=at_us, purged=merge.purged),
+                    [file],
+                )
+        except Conflict:
+            self.load()  # somebody else was first: begin with what he made of it
+        self._give_up_merge()
+        self._cache.forget({each.content for each in merge.files})
+
+    def _give_up_merge(self) -> None:
+        if self._merge is not None:
+            self._merge.close()
+            self._merge = None
 
     def _in_newest(self, table: pa.Table, schema: Schema) -> tuple[pa.Table, Schema]:
         """Rows in the newest schema of the manifest, which is theirs if that is newer."""

@@ -25,7 +25,9 @@ from strandline.lake.entry import ColumnStats, LakeFile
 from strandline.lake.reader import LakeFileReader
 from strandline.lake.upload import Spool, Spooled
 from strandline.schema import Schema
-from strandline.views.table.files import layout, sides
+from strandline.views.table.files import layout
+from strandline.views.table.files.spooled import Columns
+from strandline.views.table.index.build import build
 from strandline.views.table.snapshot import CONTEXT, TS
 
 _FOOTER_END = 8  # size of the footer and the magic
@@ -41,6 +43,125 @@ class Writing(msgspec.Struct, frozen=True, kw_only=True):
     zone_rows: int
 
 
+class FileWriter:
+    """Writes one file. Owned by one thread. Call ``finish`` or ``abandon``."""
+
+    def __init__(self, where: Writing, schema: Schema, attempt: str) -> None:
+        self._where = where
+        self._schema = schema
+        self._attempt = attempt
+        self._columns = layout.columns_of(schema)
+        self._spooled = where.spool.create(attempt)
+        self._out = _Hashed(self._spooled)
+        self._written = Columns(self._columns)
+        self._parquet: Any = None  # made with the first rows: they say how columns are written
+        self._coding = layout.Coding((), (), ())
+        self._collected: list[Any] = []
+        self._waiting: list[pa.Table] = []
+        self._waiting_rows = 0
+        self._rows = 0
+        self._payload = 0
+
+    @property
+    def rows(self) -> int:
+        return self._rows
+
+    def add(self, table: pa.Table) -> None:
+        """Sorted rows, behind those added before. Keeps them until their zone is full."""
+        if not table.num_rows:
+            return
+        self._waiting.append(layout.plain(table, self._columns))
+        self._waiting_rows += table.num_rows
+        self._rows += table.num_rows
+        if whole := self._waiting_rows - self._waiting_rows % self._where.zone_rows:
+            self._write(whole)
+
+    def finish(self, first_seq: int, last_seq: int) -> LakeFile:
+        """Write the rest and upload; the entry of the file, which answers for these seqs."""
+        try:
+            if self._waiting_rows or self._parquet is None:
+                self._write(self._waiting_rows)
+            file = self._close(first_seq, last_seq)
+            side = self._upload(file)
+        finally:
+            self.abandon()
+        _check(self._where, file, side)
+        return file
+
+    def abandon(self) -> None:
+        """Write no more. May be called at any time, and twice."""
+        self._out.dead = True
+        self._waiting = []
+        if self._parquet is not None:
+            self._parquet.is_open = False  # else its finalizer closes it once more, and complains
+            self._parquet = None
+        self._spooled.remove()
+
+    def _write(self, count: int) -> None:
+        """Write so many rows as zones, all but the last of a file full ones."""
+        table = pa.concat_tables(self._waiting) if self._waiting else self._columns.empty_table()
+        now, later = table.slice(0, count), table.slice(count)
+        self._waiting, self._waiting_rows = [later], later.num_rows
+        if self._parquet is None:
+            self._begin(now)
+        if count:
+            self._parquet.write_table(now, row_group_size=self._where.zone_rows)
+            self._written.add(now)
+            self._payload += now.nbytes
+
+    def _begin(self, table: pa.Table) -> None:
+        self._coding = layout.coding_of(table, self._where.zone_rows)
+        options = layout.parquet_options(self._columns, self._coding, self._where.zone_rows)
+        self._parquet = pq.ParquetWriter(
+            self._out, self._columns, metadata_collector=self._collected, **options
+        )
+
+    def _close(self, first_seq: int, last_seq: int) -> LakeFile:
+        where, out = self._where, self._out
+        out.begin_tail()
+        self._parquet.add_key_value_metadata(
+            {
+                layout.FORMAT_KEY: str(layout.FORMAT_VERSION),
+                layout.TABLE_KEY: f"{where.table_id:016x}",
+                layout.STORE_KEY: where.store_id.hex(),
+                layout.ATTEMPT_KEY: self._attempt,
+                layout.SCHEMA_KEY: str(self._schema.version),
+                layout.ZONES_KEY: str(-(-self._rows // where.zone_rows)),
+                layout.CODED_KEY: msgspec.json.encode(self._coding.coded).decode(),
+            }
+        )
+        self._parquet.close()
+        footer, metadata = out.footer(), self._collected[0]
+        stamps = _statistics(metadata, self._columns.get_field_index(TS))
+        return LakeFile(
+            first_seq=first_seq,
+            last_seq=last_seq,
+            rows=self._rows,
+            size=out.offset,
+            payload=self._payload,
+            ts_min=min((group.min_raw for group in stamps), default=0),
+            ts_max=max((group.max_raw for group in stamps), default=0),
+            content=out.content.hexdigest(),
+            tail_offset=out.offset - len(footer),
+            tail_checksum=xxh3_64_intdigest(footer, where.table_id),
+            schema_version=self._schema.version,
+            stats=entry.encode_stats(_stats(metadata, self._columns, self._schema)),
+        )
+
+    def _upload(self, file: LakeFile) -> bytes:
+        """The indexes, then the rows; returns the indexes."""
+        where = self._where
+        source = self._spooled.read()
+        try:
+            self._written.read_from(source)
+            side = build(self._written, self._schema, where.zone_rows)
+            where.objects.put(layout.side_key(where.table_id, file.name()), side)
+            where.objects.put_file(keys.data_key(where.table_id, file.name()), source)
+        finally:
+            source.close()
+        return side
+
+
 def write_file(
     where: Writing,
     table: pa.Table,
@@ -51,25 +172,12 @@ def write_file(
     attempt: str,
 ) -> LakeFile:
     """A new file with these sorted rows, which answers for these seqs, uploaded and verified."""
-    table = layout.plain(table, layout.columns_of(schema))
-    spooled = where.spool.create(attempt)
+    writer = FileWriter(where, schema, attempt)
     try:
-        file = _spool(where, spooled, table, schema, first_seq, last_seq, attempt)
-        side = sides.build(table, schema, where.zone_rows)
-        key = layout.side_key(where.table_id, file.name())
-        where.objects.put(key, side)
-        source = spooled.read()
-        try:
-            where.objects.put_file(keys.data_key(where.table_id, file.name()), source)
-        finally:
-            source.close()
+        writer.add(table)
+        return writer.finish(first_seq, last_seq)
     finally:
-        spooled.remove()
-    _check_rows(where, file)
-    if where.objects.get(key) != side:
-        discard(where, file)
-        raise _other_bytes(where, key)
-    return file
+        writer.abandon()
 
 
 def discard(where: Writing, file: LakeFile) -> None:
@@ -77,60 +185,6 @@ def discard(where: Writing, file: LakeFile) -> None:
     where.objects.delete(
         [keys.data_key(where.table_id, file.name()), layout.side_key(where.table_id, file.name())]
     )
-
-
-def _spool(
-    where: Writing,
-    spooled: Spooled,
-    table: pa.Table,
-    schema: Schema,
-    first_seq: int,
-    last_seq: int,
-    attempt: str,
-) -> LakeFile:
-    out = _Hashed(spooled)
-    coding = layout.coding_of(table, where.zone_rows)
-    options = layout.parquet_options(table.schema, coding, where.zone_rows)
-    collected: list[Any] = []
-    parquet = pq.ParquetWriter(out, table.schema, metadata_collector=collected, **options)
-    try:
-        if table.num_rows:
-            parquet.write_table(table, row_group_size=where.zone_rows)
-        out.begin_tail()
-        parquet.add_key_value_metadata(
-            {
-                layout.FORMAT_KEY: str(layout.FORMAT_VERSION),
-                layout.TABLE_KEY: f"{where.table_id:016x}",
-                layout.STORE_KEY: where.store_id.hex(),
-                layout.ATTEMPT_KEY: attempt,
-                layout.SCHEMA_KEY: str(schema.version),
-                layout.ZONES_KEY: str(-(-table.num_rows // where.zone_rows)),
-                layout.CODED_KEY: msgspec.json.encode(coding.coded).decode(),
-            }
-        )
-        parquet.close()
-    finally:
-        parquet.is_open = False  # else its finalizer closes it once more, and complains
-    tail = out.footer()
-    return LakeFile(
-        first_seq=first_seq,
-        last_seq=last_seq,
-        rows=table.num_rows,
-        size=out.offset,
-        payload=table.nbytes,
-        ts_min=_stamps(collected[0], "min_raw", min),
-        ts_max=_stamps(collected[0], "max_raw", max),
-        content=out.content.hexdigest(),
-        tail_offset=out.offset - len(tail),
-        tail_checksum=xxh3_64_intdigest(tail, where.table_id),
-        schema_version=schema.version,
-        stats=entry.encode_stats(_stats(collected[0], table.schema, schema)),
-    )
-
-
-def _stamps(metadata: Any, bound: str, choose: Any) -> int:
-    groups = _statistics(metadata, metadata.schema.to_arrow_schema().get_field_index(TS))
-    return int(choose((getattr(group, bound) for group in groups), default=0))
 
 
 def _stats(metadata: Any, columns: pa.Schema, schema: Schema) -> dict[str, ColumnStats]:
@@ -154,16 +208,21 @@ def _statistics(metadata: Any, place: int) -> list[Any]:
     return [metadata.row_group(group).column(place).statistics for group in groups]
 
 
-def _check_rows(where: Writing, file: LakeFile) -> None:
+def _check(where: Writing, file: LakeFile, side: bytes) -> None:
     """The object store has the bytes that were written, and not only says so."""
-    key = keys.data_key(where.table_id, file.name())
+    rows = keys.data_key(where.table_id, file.name())
 
     def fetch(start: int, length: int) -> bytes:
-        return where.objects.get_range(key, start, length)
+        return where.objects.get_range(rows, start, length)
 
-    if LakeFileReader(fetch, file, where.table_id, key).content() != file.content:
-        discard(where, file)
-        raise _other_bytes(where, key)
+    indexes = layout.side_key(where.table_id, file.name())
+    for key, whole in (
+        (indexes, where.objects.get(indexes) == side),
+        (rows, LakeFileReader(fetch, file, where.table_id, rows).content() == file.content),
+    ):
+        if not whole:
+            discard(where, file)
+            raise _other_bytes(where, key)
 
 
 def _other_bytes(where: Writing, key: str) -> Corrupt:
@@ -184,16 +243,16 @@ class _Hashed:
         self.offset = 0
         self.content = xxh3_128()
         self._sink = sink
-        self._dead = False
+        self.dead = False
         self._tail: list[bytes] | None = None
 
     def write(self, data: bytes) -> int:
-        if self._dead:
+        if self.dead:
             return len(data)
         try:
             self._sink.write([data])
         except BaseException:
-            self._dead = True
+            self.dead = True
             raise
         self.offset += len(data)
         self.content.update(data)
