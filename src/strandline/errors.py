@@ -7,6 +7,7 @@
     │   ├── NotInstalled   Java, pyspark or a part is missing      install it: the message tells how
     │   ├── NotAStore      the directory holds something else      name another directory
     │   └── UnfitStore     an object store that cannot keep order  name another object store
+    ├── Forbidden          this user may not do that               ask for the right, or another key
     ├── NotFound           there is no such object                 re-read what named it
     ├── Conflict           someone else wrote first                re-read, then retry
     │   ├── TopicExists    it exists with another configuration    alter it instead
@@ -72,6 +73,12 @@ class UnfitStore(Invalid):
     """The object store breaks a rule that safety rests on. Name another one."""
 
     code = "unfit_store"
+
+
+class Forbidden(StrandlineError):
+    """This user may not do that, or has another key. Ask an admin for the right."""
+
+    code = "forbidden"
 
 
 class NotFound(StrandlineError):
