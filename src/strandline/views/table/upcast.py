@@ -1,8 +1,8 @@
 """Rows of an older version of a table, told in a newer one. Pure.
 
 What ``definitions.py`` allows is all there is: a field that the older version lacks is null, whole
-numbers become floating ones, a day becomes its first moment in UTC, and an enum is text anyway. A
-column that needs no change is handed on as it is; one of a dictionary stays one.
+numbers become floating ones, a day becomes its first moment in UTC, and an enum that is a string by
+now is plain text. A column that needs no change is handed on as it is; one of a dictionary stays one.
 
 A day that was told with a time of day is still that day: the rest was not kept.
 """
@@ -34,10 +34,9 @@ def upcast(table: pa.Table, old: Schema, new: Schema, columns: Sequence[str]) ->
 
 
 def _column(table: pa.Table, name: str, old: Schema, new: Schema) -> pa.ChunkedArray:
-    wanted = ARROW[kind_of(new.fields[name], name).name]
+    kind = kind_of(new.fields[name], name)
     if name not in old.fields:
-        return pa.chunked_array([pa.nulls(table.num_rows, wanted)])
-    column = table[name]
-    if kind_of(old.fields[name], name).name in ("string", "enum"):
-        return column
-    return column.cast(wanted, safe=False)  # a large number is rounded, as in JSON
+        return pa.chunked_array([pa.nulls(table.num_rows, ARROW[kind.name])])
+    if kind.name == "enum":
+        return table[name]
+    return table[name].cast(ARROW[kind.name], safe=False)  # a large number is rounded, as in JSON
