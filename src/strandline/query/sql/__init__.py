@@ -1,0 +1,1 @@
+"""SQL over everything that a store has: topics, maps, queues, series, metrics and tables."""

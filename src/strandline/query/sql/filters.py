@@ -1,0 +1,220 @@
+"""What DuckDB wants of a scan, read: comparisons of columns with values. Pure.
+
+DuckDB hands a filter to a scan as an expression of Arrow, which the scan applies exactly
+(``dataset.py``). To leave out what cannot match, a relation must know what the filter says. An
+expression does not show its parts; but stored, as when it is pickled, it is a batch with a column
+for each value, and a list of words in the metadata:
+
+    call: 'and_kleene'            field_ref: 'seq'        literal: '0'     the column of its value
+    call: 'greater'               end: 'greater'          options: '1'     the column of its options
+
+A part that is not understood stands for nothing, so what was read is never narrower than what was
+given. If another version of Arrow stores something else, nothing is understood, and scans read more
+than they must.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_METADATA = "-- schema metadata --\n"
+_COMPARISONS = {
+    "equal": "=",
+    "not_equal": "!=",
+    "less": "<",
+    "less_equal": "<=",
+    "greater": ">",
+    "greater_equal": ">=",
+}
+
+
+class Test(NamedTuple):
+    """A column beside a value. Moments are microseconds since 1970, days are days since then."""
+
+    field: str
+    op: str
+    """``=``, ``!=``, ``<``, ``<=``, ``>``, ``>=``; ``in``, with a tuple; ``null`` or ``valid``."""
+    value: Any
+
+
+class Every(NamedTuple):
+    """All of these hold."""
+
+    of: tuple[Where, ...]
+
+
+class Some(NamedTuple):
+    """At least one of these holds."""
+
+    of: tuple[Where, ...]
+
+
+Where: TypeAlias = Test | Every | Some
+
+
+class Bounds(NamedTuple):
+    """Between which values a column must be, both included; None is no bound."""
+
+    low: Any = None
+    high: Any = None
+
+
+class _Field(NamedTuple):
+    name: str
+
+
+class _Literal(NamedTuple):
+    value: Any
+
+
+class _Call(NamedTuple):
+    function: str
+    arguments: tuple[_Part, ...]
+    options: dict[str, Any]
+
+
+_Part: TypeAlias = _Field | _Literal | _Call
+
+
+def read(expression: pc.Expression | None) -> Where | None:
+    """What a filter says, as far as it is understood; None when nothing is."""
+    if expression is None:
+        return None
+    try:
+        whole = _taken_apart(expression)
+    except (pa.ArrowException, LookupError, TypeError, ValueError):
+        return None
+    return _where(whole)
+
+
+def bounds(where: Where | None, field: str) -> Bounds:
+    """The bounds that a column has in every row that fulfils the condition."""
+    low, high = None, None
+    for test in _required(where):
+        if test.field != field or test.op not in ("=", "<", "<=", ">", ">=", "in"):
+            continue
+        first = min(test.value) if test.op == "in" else test.value
+        last = max(test.value) if test.op == "in" else test.value
+        if test.op not in ("<", "<="):
+            low = first if low is None else max(low, first)
+        if test.op not in (">", ">="):
+            high = last if high is None else min(high, last)
+    return Bounds(low, high)
+
+
+def values(where: Where | None, field: str) -> set[Any] | None:
+    """The only values that a column can have where the condition is fulfilled; None for any."""
+    found: set[Any] | None = None
+    for test in _required(where):
+        if test.field == field and test.op in ("=", "in"):
+            these = set(test.value) if test.op == "in" else {test.value}
+            found = these if found is None else found & these
+    return found
+
+
+def mentioned(expression: pc.Expression | None, schema: pa.Schema) -> list[str]:
+    """Columns that a filter looks at, and maybe others that happen to be spelled in it."""
+    if expression is None:
+        return []
+    text = str(expression)
+    return [name for name in schema.names if name in text]
+
+
+def _required(where: Where | None) -> Iterator[Test]:
+    """Tests that hold whenever the condition does."""
+    if isinstance(where, Test):
+        yield where
+    elif isinstance(where, Every):
+        for part in where.of:
+            yield from _required(part)
+
+
+def _taken_apart(expression: pc.Expression) -> _Part:
+    (stored,) = expression.__reduce__()[1]
+    reader = pa.ipc.open_file(stored)
+    columns = reader.get_batch(0).columns
+    told = reader.schema.to_string(truncate_metadata=False).partition(_METADATA)[2]
+    lines = iter(told.splitlines())
+    return _part(*_word(next(lines)), lines, columns)
+
+
+def _word(line: str) -> tuple[str, str]:
+    kind, _, quoted = line.partition(": ")
+    return kind, quoted[1:-1]
+
+
+def _part(kind: str, word: str, lines: Iterator[str], columns: list[pa.Array]) -> _Part:
+    if kind == "field_ref":
+        return _Field(word)
+    if kind == "literal":
+        return _Literal(_value(columns[int(word)][0]))
+    if kind != "call":
+        raise ValueError(f"{kind} begins nothing")
+    arguments: list[_Part] = []
+    options: dict[str, Any] = {}
+    while True:
+        next_kind, next_word = _word(next(lines, "end: ''"))
+        if next_kind == "end":
+            return _Call(word, tuple(arguments), options)
+        if next_kind == "options":
+            options = dict(columns[int(next_word)][0].items())
+        else:
+            arguments.append(_part(next_kind, next_word, lines, columns))
+
+
+def _where(part: _Part) -> Where | None:
+    match part:
+        case _Call("and_kleene" | "and", (left, right)):
+            return _every(_where(left), _where(right))
+        case _Call("or_kleene" | "or", (left, right)):
+            return _some(_where(left), _where(right))
+        case _Call("if_else", (_Call("is_valid", _), chosen, _Literal(None))):
+            return _where(chosen)
+        case _Call("is_in", (_Field(name),), options):
+            return _among(name, options)
+        case _Call("is_null", (_Field(name),)):
+            return Test(name, "null", None)
+        case _Call("is_valid", (_Field(name),)):
+            return Test(name, "valid", None)
+        case _Call(function, (_Field(name), _Literal(value))):
+            op = _COMPARISONS.get(function)
+            return None if op is None or value is None else Test(name, op, value)
+    return None
+
+
+def _every(left: Where | None, right: Where | None) -> Where | None:
+    if left is None or right is None:
+        return left or right
+    return Every((left, right))
+
+
+def _some(left: Where | None, right: Where | None) -> Where | None:
+    return None if left is None or right is None else Some((left, right))
+
+
+def _among(name: str, options: dict[str, Any]) -> Test | None:
+    listed = tuple(map(_value, options["value_set"].values))
+    return Test(name, "in", listed) if listed and None not in listed else None
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    """A value as numbers, text or bytes; None when it is null, or of a type of its own."""
+    kind = scalar.type
+    if pa.types.is_timestamp(kind):
+        return scalar.value if kind.unit == "us" else None
+    if pa.types.is_date32(kind):
+        return scalar.value
+    plain = (
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+    )
+    return scalar.as_py() if plain else None

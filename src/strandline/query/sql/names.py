@@ -1,0 +1,183 @@
+"""Which relation of the store a name means.
+
+    orders              what the topic is, the first of: table, kv, queue, series, metrics, log
+    log.orders          the records of a topic, whatever views it has
+    kv.profiles         the keys of a map, and kv_history.profiles all versions in its log
+    queue.jobs          the jobs of a queue, and dead.jobs its dead letters
+    series.gps          the points of a series
+    metrics.telemetry   points of all measurements, metrics."telemetry/cpu" one of them by columns
+    tables.signup       the rows of an event table
+    remembered.daily    what a remembered query has, through a hook
+
+Names with other characters than letters, digits and ``_`` are quoted, as in SQL. Large and small
+letters are the same unless two names differ by them alone; then the one that is written exactly so
+is meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from strandline.errors import UnknownTopic
+from strandline.query.problems import Mistake, did_you_mean
+from strandline.query.sql.letters import LetterRows, LetterSource
+from strandline.query.sql.maps import MapSource
+from strandline.query.sql.measurements import CopiedRows, MetricsSource
+from strandline.query.sql.points import SeriesSource
+from strandline.query.sql.queues import QueueSource
+from strandline.query.sql.relation import Position, Relation, Source, Store
+from strandline.query.sql.statement import Named, Statement
+from strandline.query.sql.tables import TableSource
+from strandline.query.sql.topics import TopicSource
+from strandline.query.sql.versions import VersionSource
+from strandline.topic.topic import Topic
+from strandline.view_config import ViewConfigs
+from strandline.views.host import Host
+
+VIEW_OF = {
+    "tables": "table",
+    "kv": "kv",
+    "kv_history": "kv",
+    "queue": "queue",
+    "dead": "queue",
+    "series": "series",
+    "metrics": "metrics",
+}
+"""The view that a topic must have to be asked by a schema."""
+_BARE = ("tables", "kv", "queue", "series", "metrics")
+"""What a bare name means, the first that there is."""
+SCHEMAS = ("log", *VIEW_OF, "remembered")
+
+Extra = Callable[[str, str], "pa.Table | None"]
+"""Gives relations that the store itself does not know: by schema and name."""
+
+
+class ExtraSource:
+    """Rows that somebody else has."""
+
+    topics: tuple[Topic, ...] = ()
+    held: tuple[Host[Any], ...] = ()
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def at(self, position: Position) -> Relation:
+        return CopiedRows(self._table)
+
+
+class Names:
+    """The relations of a store, for one question. Owned by one thread."""
+
+    def __init__(
+        self, store: Store, statement: Statement, extra: Extra | None, *, copied: bool
+    ) -> None:
+        self._store = store
+        self._statement = statement
+        self._extra = extra
+        self._copied = copied
+
+    def find(self, named: Named) -> Source:
+        """The relation of a name, or a ``Mistake`` that says which there are."""
+        schema = named.schema.lower()
+        if self._extra is not None:
+            table = self._extra(schema, named.name)
+            if table is not None:
+                return ExtraSource(table)
+        if schema and schema not in SCHEMAS:
+            hint = did_you_mean(schema, SCHEMAS, called="there are")
+            raise self._mistake(f"there is no schema {named.schema!r}", named, hint)
+        name, _, measurement = named.name.partition("/")
+        topic = self._topic(name)
+        if topic is None or schema == "remembered":
+            raise self._unknown(named, schema)
+        schema = schema or ("metrics" if measurement else _bare(topic.config.views))
+        view = VIEW_OF.get(schema)
+        if measurement and schema != "metrics":
+            raise self._unknown(named, schema)
+        if view is not None and getattr(topic.config.views, view, None) is None:
+            raise self._mistake(
+                f"topic {topic.name!r} has no {view} view",
+                named,
+                f"log.{_told(topic.name)} has its records; store.{view}({topic.name!r}) makes one",
+            )
+        return self._open(schema, topic, measurement, named)
+
+    def _open(self, schema: str, topic: Topic, measurement: str, named: Named) -> Source:
+        match schema:
+            case "log":
+                return TopicSource(topic)
+            case "kv_history":
+                return VersionSource(topic)
+            case "dead":
+                return self._letters(topic)
+        host = self._host(VIEW_OF[schema], topic)
+        match schema:
+            case "kv":
+                return MapSource(host)
+            case "queue":
+                return QueueSource(host)
+            case "series":
+                return SeriesSource(host)
+            case "tables":
+                return TableSource(host)
+        if measurement:
+            self._check_measurement(host, measurement, named)
+        return MetricsSource(host, measurement or None, copied=self._copied)
+
+    def _letters(self, topic: Topic) -> Source:
+        try:
+            return LetterSource(self._store.existing_topic(f"{topic.name}:dead"))
+        except UnknownTopic:  # nothing ever died
+            return ExtraSource(LetterRows.schema.empty_table())
+
+    def _host(self, view: str, topic: Topic) -> Host[Any]:
+        views = self._store.views
+        views.open(view, topic.name, {})
+        return views.shelf.host(view, topic)
+
+    def _check_measurement(self, host: Host[Any], measurement: str, named: Named) -> None:
+        with host.reading() as fold:
+            known = [each.name for each in fold.catalogue.sorted() if each.fields]
+        if measurement not in known:
+            hint = did_you_mean(measurement, known, called="there are")
+            told = f"metrics {host.name!r} have no measurement {measurement!r}"
+            raise self._mistake(told, named, hint)
+
+    def _topic(self, name: str) -> Topic | None:
+        there = self._store.topics()
+        if name not in there:
+            alike = [each for each in there if each.lower() == name.lower()]
+            if len(alike) != 1:
+                return None
+            (name,) = alike
+        return self._store.existing_topic(name)
+
+    def _unknown(self, named: Named, schema: str) -> Mistake:
+        told = f"{named.schema}.{named.name}" if named.schema else named.name
+        view = VIEW_OF.get(schema)
+        known = [
+            each
+            for each in self._store.topics()
+            if view is None or getattr(self._store.existing_topic(each).config.views, view, None)
+        ]
+        if schema == "remembered":
+            known = []
+        hint = did_you_mean(named.name, known, called="there are")
+        return self._mistake(f"there is no relation {told!r}", named, hint)
+
+    def _mistake(self, message: str, named: Named, hint: str) -> Mistake:
+        return Mistake(message, self._statement.text, named.at, hint=hint)
+
+
+def _bare(views: ViewConfigs) -> str:
+    for schema in _BARE:
+        if getattr(views, VIEW_OF[schema], None) is not None:
+            return schema
+    return "log"
+
+
+def _told(name: str) -> str:
+    return name if name.isidentifier() else f'"{name}"'

@@ -1,0 +1,154 @@
+"""A DuckDB that sees nothing but what it is handed: one for the process, a room for each question.
+
+It has no way to the disk, the network or Python's variables, loads no extensions, and can have so
+much memory; what does not fit is an error, not a file. A room is an empty database of its own: the
+relations of a question are views in it, in schemas by kind, and go with it. So questions of many
+threads do not see each other, and share the memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from strandline.env.process import cores, tell_when_forked
+from strandline.errors import Invalid, MemoryPressure
+from strandline.query.sql.dataset import RelationDataset
+from strandline.settings import MIB
+
+MEMORY_MAX = 1024 * MIB
+
+Params = Sequence[Any] | Mapping[str, Any]
+
+
+class Room:
+    """The relations of one question. Owned by one thread."""
+
+    def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        self._cursor = cursor
+        self._handed: list[str] = []
+        self._schemas: set[str] = {""}
+
+    def add(self, schema: str, name: str, dataset: RelationDataset | pa.Table) -> None:
+        """Let a relation be asked by this name; without a schema it is a bare one."""
+        handle = f"__relation_{len(self._handed)}"
+        self._cursor.register(handle, dataset)
+        self._handed.append(handle)
+        if schema not in self._schemas:
+            self._cursor.execute(f"CREATE SCHEMA {_quoted(schema)}")
+            self._schemas.add(schema)
+        path = f"{_quoted(schema)}.{_quoted(name)}" if schema else _quoted(name)
+        self._cursor.execute(f"CREATE VIEW {path} AS FROM temp.{_quoted(handle)}")
+
+    def ask(self, text: str, params: Params | None) -> pa.Table:
+        """The answer, whole."""
+        return self._cursor.sql(text, params=params).to_arrow_table()
+
+    def stream(self, text: str, params: Params | None, rows: int) -> pa.RecordBatchReader:
+        """The answer, calculated while it is read; the room must stay until then."""
+        return self._cursor.sql(text, params=params).to_arrow_reader(rows)
+
+    def leave(self) -> None:
+        for handle in self._handed:
+            self._cursor.unregister(handle)
+
+
+class Sandbox:
+    """Where questions in SQL are answered. Safe from many threads."""
+
+    def __init__(self, *, memory_max: int = MEMORY_MAX, threads: int | None = None) -> None:
+        self.memory_max = memory_max
+        self._threads = threads or cores()
+        self._lock = threading.Lock()
+        self._numbers = itertools.count()
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        tell_when_forked(self)
+
+    @contextlib.contextmanager
+    def parser(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection that reads texts."""
+        cursor = self._opened().cursor()
+        try:
+            yield cursor
+        finally:
+            cursor.close()
+
+    @contextlib.contextmanager
+    def room(self, timezone: str = "UTC") -> Iterator[Room]:
+        """An empty database, for one question."""
+        cursor = self._opened().cursor()
+        name = _quoted(f"room_{next(self._numbers)}")
+        try:
+            _set_timezone(cursor, timezone)
+            cursor.execute(f"ATTACH ':memory:' AS {name}")
+            cursor.execute(f"USE {name}")
+            room = Room(cursor)
+            try:
+                yield room
+            finally:
+                room.leave()
+                cursor.execute("USE memory")
+                cursor.execute(f"DETACH {name}")
+        except duckdb.OutOfMemoryException as error:
+            raise MemoryPressure(
+                f"the question needs more than the {self.memory_max // MIB} MiB it may have: ask "
+                "for fewer columns, rows or groups"
+            ) from error
+        finally:
+            cursor.close()
+
+    def close(self) -> None:
+        with self._lock:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def forked(self) -> None:
+        """DuckDB's threads are not in the child: it starts with another one."""
+        self._lock = threading.Lock()
+        self._connection = None
+
+    def _opened(self) -> duckdb.DuckDBPyConnection:
+        with self._lock:
+            if self._connection is None:
+                self._connection = _connected(self._threads, self.memory_max)
+            return self._connection
+
+
+SHARED = Sandbox()
+"""The one that questions use unless they are given another."""
+
+
+def _connected(threads: int, memory_max: int) -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(":memory:")
+    settings: dict[str, str | int] = {
+        "threads": threads,
+        "memory_limit": f"{max(memory_max, 32 * MIB) // MIB}MiB",
+        "temp_directory": "",
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+        "python_enable_replacements": "false",
+        # Last: from here on the way to files stays closed.
+        "enable_external_access": "false",
+    }
+    for setting, value in settings.items():
+        connection.execute(f"SET {setting} = '{value}'")
+    return connection
+
+
+def _set_timezone(cursor: duckdb.DuckDBPyConnection, timezone: str) -> None:
+    told = str(timezone).replace("'", "''")
+    try:
+        cursor.execute(f"SET TimeZone = '{told}'")
+    except duckdb.Error as error:
+        raise Invalid(f"there is no time zone {timezone!r}: name one as Europe/Berlin") from error
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,135 @@
+"""SQL over everything that a store has, all of it at one position.
+
+    sql(store, "select key, count(*) from log.orders group by key")
+    sql(store, "select * from kv.profiles where key = $who", params={"who": "ada"})
+    sql(store, "from orders", as_of=datetime(2026, 1, 1, tzinfo=UTC))
+
+``names.py`` tells what there is to ask, ``positions.py`` what one position means, ``statement.py``
+what is refused. Every relation shows exactly what the records up to the pinned head of its topic
+make of it. The answer is DuckDB's: its functions, its types, its order of nulls. Times are
+timestamps with a zone; ``timezone`` is how they are shown and cut into days.
+
+DuckDB calculates; it pulls rows out of the store as it needs them (``dataset.py``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import duckdb
+import pyarrow as pa
+
+from strandline.errors import Invalid
+from strandline.query.problems import Mistake
+from strandline.query.result import Result
+from strandline.query.sql import positions, statement
+from strandline.query.sql.complaints import translated
+from strandline.query.sql.dataset import RelationDataset
+from strandline.query.sql.measurements import Moved
+from strandline.query.sql.names import Extra, Names
+from strandline.query.sql.relation import Source, Store
+from strandline.query.sql.sandbox import SHARED, Params, Room, Sandbox
+from strandline.query.sql.statement import Named, Statement
+
+BATCH_ROWS = 8192
+
+
+def sql(
+    store: Store,
+    text: str,
+    *,
+    as_of: object = None,
+    params: Params | None = None,
+    timezone: str = "UTC",
+    extra: Extra | None = None,
+    sandbox: Sandbox = SHARED,
+) -> Result:
+    """The answer to a SELECT; of now, or of a time, seqs of topics, or a position."""
+    asked = _read(text, sandbox)
+    _check_params(params)
+    for copied in (False, True):
+        try:
+            with _room(store, asked, as_of, timezone, extra, sandbox, copied=copied) as room:
+                return Result(room.ask(text, params))
+        except Moved:
+            continue
+    raise AssertionError("what was copied stands still")
+
+
+@contextlib.contextmanager
+def stream(
+    store: Store,
+    text: str,
+    *,
+    as_of: object = None,
+    params: Params | None = None,
+    timezone: str = "UTC",
+    extra: Extra | None = None,
+    sandbox: Sandbox = SHARED,
+) -> Iterator[pa.RecordBatchReader]:
+    """The same, for answers that do not fit in memory: batches, calculated as they are read."""
+    asked = _read(text, sandbox)
+    _check_params(params)
+    with _room(store, asked, as_of, timezone, extra, sandbox, copied=True) as room:
+        yield room.stream(text, params, BATCH_ROWS)
+
+
+def _read(text: str, sandbox: Sandbox) -> Statement:
+    with sandbox.parser() as connection:
+        return statement.read(text, connection)
+
+
+@contextlib.contextmanager
+def _room(
+    store: Store,
+    asked: Statement,
+    as_of: object,
+    timezone: str,
+    extra: Extra | None,
+    sandbox: Sandbox,
+    *,
+    copied: bool,
+) -> Iterator[Room]:
+    """A room with all relations of a question at one position; errors are told in our words."""
+    sources = _found(Names(store, asked, extra, copied=copied), asked)
+    pinned = positions.pin(store, list(sources.values()), as_of)
+    relations = dict(zip(sources, pinned, strict=True))
+    failures: list[Exception] = []
+    with sandbox.room(timezone) as room:
+        for named, relation in relations.items():
+            room.add(named.schema, named.name, RelationDataset(relation, failures))
+        try:
+            yield room
+        except duckdb.OutOfMemoryException:
+            raise
+        except (duckdb.Error, pa.ArrowException) as error:
+            if failures:
+                raise failures[0] from None
+            raise translated(error, asked, relations) from error
+
+
+def _found(names: Names, asked: Statement) -> dict[Named, Source]:
+    """The relations, each once: SQL does not tell large letters from small ones."""
+    found: dict[tuple[str, str], tuple[Named, Source]] = {}
+    for named in dict.fromkeys(each._replace(at=-1) for each in asked.relations):
+        place = next(each.at for each in asked.relations if each[:2] == named[:2])
+        source = names.find(named._replace(at=place))
+        key = (named.schema.lower(), named.name.lower())
+        other, first = found.setdefault(key, (named, source))
+        if [topic.name for topic in first.topics] != [topic.name for topic in source.topics]:
+            raise Mistake(
+                f"{other.name!r} and {named.name!r} are two topics, and the same name to SQL: ask "
+                "for them in two questions",
+                asked.text,
+                place,
+            )
+    return dict(found.values())
+
+
+def _check_params(params: object) -> None:
+    if params is None or isinstance(params, (list, tuple, dict)):
+        return
+    raise Invalid(
+        f"params are a list for ? and $1, or a dict for $name, not {type(params).__name__}"
+    )

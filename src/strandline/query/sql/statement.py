@@ -1,0 +1,170 @@
+"""What a SQL text is, before anything runs: one question, over which relations.
+
+The text is read by the parser that will run it, as a tree of JSON (``json_serialize_sql``): so the
+two cannot disagree about what a name or a string is. Only a SELECT has such a tree, with WITH,
+VALUES, set operations and DESCRIBE. Whatever else it is, it is refused here. So are functions that
+give rows, but for the few that make them out of nothing: the others look into files, other
+databases, or text that is SQL itself.
+
+Names of CTEs shadow relations where SQL says so. Places in the tree count bytes; errors count
+characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import duckdb
+import msgspec
+
+from strandline.errors import Invalid
+from strandline.query.problems import Mistake
+
+TABLE_FUNCTIONS = ("unnest", "range", "generate_series", "repeat", "json_each", "json_tree")
+
+_NODES = ("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE")
+_TREE = "SELECT json_serialize_sql(?, skip_null := true, skip_empty := true, skip_default := true)"
+_ONE_QUESTION = "ask one question: a SELECT, WITH, VALUES or FROM, or a set operation of them"
+
+Tree = dict[str, Any]
+
+
+class Named(NamedTuple):
+    """A relation as it is named in a text."""
+
+    schema: str
+    """Empty for a bare name."""
+    name: str
+    at: int
+    """Where it stands, -1 when that is not known."""
+
+
+class Statement:
+    """A text that may be run. Immutable."""
+
+    def __init__(self, text: str, tree: Tree) -> None:
+        self.text = text
+        self._tree = tree
+        self._bytes = text.encode()
+        self.relations = list(self._find(tree["node"], frozenset()))
+
+    def place_of(self, kind: str, name: str) -> int:
+        """Where a column or function of this name is used first, -1 when it is nowhere."""
+        for part in _parts(self._tree):
+            if part.get("type") != kind and part.get("class") != kind:
+                continue
+            path = part.get("column_names") or [part.get("function_name", "")]
+            if path[-1].lower() == name.lower():
+                return self._place(part)
+        return -1
+
+    def place_of_table(self, name: str) -> int:
+        """Where a column is said to be of a relation of this name, -1 when it is nowhere."""
+        for part in _parts(self._tree):
+            path = part.get("column_names", ())
+            if len(path) > 1 and path[-2].lower() == name.lower():
+                return self._place(part)
+        return -1
+
+    def _find(self, part: Any, hidden: frozenset[str]) -> Iterator[Named]:
+        """The relations that are named below a part of the tree, where these names are CTEs."""
+        if isinstance(part, list):
+            for each in part:
+                yield from self._find(each, hidden)
+        if not isinstance(part, dict):
+            return
+        kind = str(part.get("type", ""))
+        if kind.endswith("_NODE") and kind not in _NODES:
+            raise Mistake(_ONE_QUESTION, self.text, self._place(part))
+        if kind == "TABLE_FUNCTION":
+            self._check_function(part)
+        if kind == "SHOW_REF" and "query" not in part:
+            raise Mistake(_ONE_QUESTION, self.text, self._place(part), hint="DESCRIBE name works")
+        if kind == "BASE_TABLE":
+            named = self._named(part)
+            if named.schema or named.name.lower() not in hidden:
+                yield named
+        if "cte_name" in part:
+            hidden |= {part["cte_name"].lower()}
+        for cte in part.get("cte_map", {}).get("map", ()):
+            yield from self._find(cte["value"], hidden)
+            hidden |= {cte["key"].lower()}
+        for name, below in part.items():
+            if name != "cte_map":
+                yield from self._find(below, hidden)
+
+    def _named(self, part: Tree) -> Named:
+        at = self._place(part)
+        path = part["qualified_name"]["path"]
+        if len(path) > 2:
+            raise Mistake(
+                f"{'.'.join(path)} has too many parts: a relation is a name, or kind.name",
+                self.text,
+                at,
+                hint='quote a name with dots, as in log."eu.orders"',
+            )
+        return Named(path[0] if len(path) == 2 else "", path[-1], at)
+
+    def _check_function(self, part: Tree) -> None:
+        name = str(part["function"].get("function_name", "")).lower()
+        if name not in TABLE_FUNCTIONS:
+            raise Mistake(
+                f"{name}() cannot be asked: SQL sees what is in the store, no files and nothing "
+                "outside of it",
+                self.text,
+                self._place(part),
+                hint=f"functions in FROM are {', '.join(TABLE_FUNCTIONS)}",
+            )
+
+    def _place(self, part: Tree) -> int:
+        return _characters(self._bytes, int(part.get("query_location", -1)))
+
+
+def read(text: str, connection: duckdb.DuckDBPyConnection) -> Statement:
+    """The statement of a text, or a ``Mistake`` that points at what is wrong with it."""
+    if not isinstance(text, str):
+        raise Invalid(f"SQL is text, not {type(text).__name__}")
+    found = connection.execute(_TREE, [text]).fetchone()
+    assert found is not None, "a SELECT without FROM has one row"
+    tree = msgspec.json.decode(found[0])
+    if tree["error"]:
+        at = _characters(text.encode(), int(tree.get("position", -1)))
+        if tree["error_type"] == "parser":
+            raise Mistake(str(tree["error_message"]), text, at)
+        raise _refused(text, str(tree["error_message"]))
+    statements = tree["statements"]
+    if len(statements) != 1:
+        raise Mistake(f"there are {len(statements)} statements: {_ONE_QUESTION}", text, -1)
+    return Statement(text, statements[0])
+
+
+def _refused(text: str, message: str) -> Mistake:
+    if not message.startswith("Only SELECT"):
+        return Mistake(message, text, -1)
+    word = text.split(maxsplit=1)[0].upper() if text.strip() else ""
+    if not word:
+        return Mistake(f"there is nothing to do: {_ONE_QUESTION}", text, -1)
+    hint = "write it as FROM (PIVOT ... IN (...))" if word == "PIVOT" else ""
+    return Mistake(
+        f"{word} cannot be run: SQL only reads; {_ONE_QUESTION}",
+        text,
+        text.find(text.strip()),
+        hint=hint,
+    )
+
+
+def _parts(part: Any) -> Iterator[Tree]:
+    """Every object of a tree."""
+    if isinstance(part, dict):
+        yield part
+        for below in part.values():
+            yield from _parts(below)
+    elif isinstance(part, list):
+        for below in part:
+            yield from _parts(below)
+
+
+def _characters(text: bytes, place: int) -> int:
+    """A place in bytes as one in characters."""
+    return len(text[:place].decode(errors="ignore")) if place >= 0 else -1

@@ -1,0 +1,70 @@
+"""An event table as rows: seq, ts, context and its fields, by the newest schema.
+
+The snapshot reads (``views/table/snapshot.py``): only the columns that are asked for, and only the
+zones of its files that may hold rows for which DuckDB's filter is true. The filter goes to it as a
+condition of its own, which knows two truth values where SQL knows three. A filter without NOT, as
+they are here, is true in SQL only if the condition is, so nothing is missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import pyarrow as pa
+
+from strandline.query.sql.filters import Every, Some, Test, Where
+from strandline.query.sql.relation import Position, Relation
+from strandline.views.host import Host
+from strandline.views.table.condition import And, Compare, Condition, In, Operator, Or
+from strandline.views.table.fold import TableFold
+from strandline.views.table.snapshot import Snapshot
+
+
+class TableSource:
+    """An event table."""
+
+    def __init__(self, host: Host[TableFold]) -> None:
+        self._host = host
+        self.topics = host.topics
+        self.held = (host,)
+
+    def at(self, position: Position) -> Relation:
+        return TableRows(self._host.fold.snapshot(position.heads[self.topics[0].name]))
+
+
+class TableRows:
+    """The rows of a snapshot. Safe from many threads."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self.schema = snapshot.columns
+
+    def batches(self, columns: Sequence[str], where: Where | None) -> Iterator[pa.RecordBatch]:
+        shape = pa.schema([self.schema.field(name) for name in columns])
+        reading = self._snapshot.read(columns, condition_of(where))
+        for batch in reading.batches():
+            yield batch.cast(shape)
+
+
+def condition_of(where: Where | None) -> Condition | None:
+    """A filter as a condition; None when it says nothing that a condition could."""
+    match where:
+        case Every(parts):
+            found = [condition_of(part) for part in parts]
+            known = tuple(part for part in found if part is not None)
+            return And(known) if len(known) > 1 else known[0] if known else None
+        case Some(parts):
+            found = [condition_of(part) for part in parts]
+            if None in found:
+                return None
+            return Or(tuple(cast("list[Condition]", found)))
+        case Test(field, "in", value):
+            return In(field, value)
+        case Test(field, "null", _):
+            return Compare(field, "=", None)
+        case Test(field, "valid", _):
+            return Compare(field, "!=", None)
+        case Test(field, op, value) if not isinstance(value, bytes):
+            return Compare(field, cast("Operator", op), cast("Any", value))
+    return None
