@@ -78,6 +78,10 @@ class Keep(msgspec.Struct, frozen=True, kw_only=True):
     age_max_us: int | None = None
 
 
+NO_KEEP = Keep()
+"""All of it stays."""
+
+
 class Counters(msgspec.Struct, frozen=True, kw_only=True):
     """What has been done for a query so far."""
 
@@ -102,7 +106,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: Kind
     shape: str
     """Digest of what the state is a state of; with another one it is of no use."""
-    keep: Keep = Keep()
+    keep: Keep = NO_KEEP
     marks: Marks
     runs: tuple[Run, ...] = ()
     generation: int = 1
