@@ -32,7 +32,7 @@ _COMPARISONS = {
 }
 
 
-class Test(NamedTuple):
+class Comparison(NamedTuple):
     """A column beside a value. Moments are microseconds since 1970, days are days since then."""
 
     field: str
@@ -53,7 +53,7 @@ class Some(NamedTuple):
     of: tuple[Where, ...]
 
 
-Where: TypeAlias = Test | Every | Some
+Where: TypeAlias = Comparison | Every | Some
 
 
 class Bounds(NamedTuple):
@@ -124,9 +124,9 @@ def mentioned(expression: pc.Expression | None, schema: pa.Schema) -> list[str]:
     return [name for name in schema.names if name in text]
 
 
-def _required(where: Where | None) -> Iterator[Test]:
+def _required(where: Where | None) -> Iterator[Comparison]:
     """Tests that hold whenever the condition does."""
-    if isinstance(where, Test):
+    if isinstance(where, Comparison):
         yield where
     elif isinstance(where, Every):
         for part in where.of:
@@ -177,12 +177,12 @@ def _where(part: _Part) -> Where | None:
         case _Call("is_in", (_Field(name),), options):
             return _among(name, options)
         case _Call("is_null", (_Field(name),)):
-            return Test(name, "null", None)
+            return Comparison(name, "null", None)
         case _Call("is_valid", (_Field(name),)):
-            return Test(name, "valid", None)
+            return Comparison(name, "valid", None)
         case _Call(function, (_Field(name), _Literal(value))):
             op = _COMPARISONS.get(function)
-            return None if op is None or value is None else Test(name, op, value)
+            return None if op is None or value is None else Comparison(name, op, value)
     return None
 
 
@@ -196,9 +196,9 @@ def _some(left: Where | None, right: Where | None) -> Where | None:
     return None if left is None or right is None else Some((left, right))
 
 
-def _among(name: str, options: dict[str, Any]) -> Test | None:
+def _among(name: str, options: dict[str, Any]) -> Comparison | None:
     listed = tuple(map(_value, options["value_set"].values))
-    return Test(name, "in", listed) if listed and None not in listed else None
+    return Comparison(name, "in", listed) if listed and None not in listed else None
 
 
 def _value(scalar: pa.Scalar) -> Any:

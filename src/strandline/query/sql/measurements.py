@@ -1,10 +1,10 @@
 """Metrics as rows, in two shapes.
 
-    metrics."telemetry"        a point each: measurement, tags (a map), field, at, ns, value, whole
-    metrics."telemetry/cpu"    one measurement, a row for each series and time: at, ns, its tags
+    metrics."telemetry"        a point each: measurement, tags (a map), field, time, ns, value, whole
+    metrics."telemetry/cpu"    one measurement, a row for each series and time: time, ns, its tags
                                and its fields as columns, null where a row has none
 
-``at`` is the time in microseconds, ``ns`` the same in nanoseconds, exact. ``value`` is a double, a
+``time`` is in microseconds, ``ns`` the same in nanoseconds, exact. ``value`` is a double, a
 bool 0 or 1; ``whole`` is the exact number of a field of integers or bools.
 
 Of a metrics view only the present can be read: points replace each other. So a scan reads it only
@@ -38,7 +38,7 @@ COPIED_POINTS_MAX = 20_000_000
 _ROWS = 65_536
 _TAGS = pa.map_(pa.string(), pa.string())
 _ARROW = {Kind.INT: pa.int64(), Kind.FLOAT: pa.float64(), Kind.BOOL: pa.bool_()}
-_TIMES = [pa.field("at", TIME, nullable=False), pa.field("ns", pa.int64(), nullable=False)]
+_TIMES = [pa.field("time", TIME, nullable=False), pa.field("ns", pa.int64(), nullable=False)]
 _LONG = pa.schema(
     [
         pa.field("measurement", pa.string(), nullable=False),
@@ -182,7 +182,7 @@ class WideShape:
         return tuple(made)
 
     def _array(self, name: str, tags: _Tags, rows: _Rows) -> pa.Array:
-        if name in ("at", "ns"):
+        if name in ("time", "ns"):
             return _time(name, rows.at)
         column = self._columns[name]
         return tags.of(rows.series, column.tag) if column.field is None else rows.of(column.field)
@@ -265,7 +265,7 @@ def _long_array(
             return pa.array(from_bits(points.bits, field.kind).astype("<f8"))
         case "whole":
             return _whole(points.bits, field.kind)
-        case "at" | "ns":
+        case "time" | "ns":
             return _time(name, points.at)
     told = measurement.name if name == "measurement" else field.name
     return pa.array([told] * len(points.at), pa.string())
@@ -281,7 +281,7 @@ def _time(name: str, at: Ints) -> pa.Array:
 
 def _times(where: Where | None) -> tuple[int, int]:
     """From which nanosecond on, and before which."""
-    micros, nanos = bounds(where, "at"), bounds(where, "ns")
+    micros, nanos = bounds(where, "time"), bounds(where, "ns")
     first, following = AT_MIN, INT64_MAX
     if micros.low is not None:
         first = max(first, int(micros.low) * 1000)
@@ -296,7 +296,7 @@ def _times(where: Where | None) -> tuple[int, int]:
 
 def _distinct(columns: list[_Column]) -> Iterator[_Column]:
     """The columns under names that SQL can tell apart, which does not mind capital letters."""
-    taken = {"at", "ns"}
+    taken = {"time", "ns"}
     for column in columns:
         stem = name = column.name
         if name.lower() in taken:

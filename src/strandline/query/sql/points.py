@@ -3,11 +3,12 @@
 Points are never changed, so those of a position are those whose seq is not behind it. But what
 retention has forgotten is gone: when the floor was raised behind the position, the question is
 refused. Sources are read one after the other, some points at a time, and only those that a
-condition on ``source`` or ``at`` allows; payloads that are in the log alone are read when they are
+condition on ``source`` or ``tick`` allows; payloads that are in the log alone are read when they are
 asked for.
 
-``at`` counts what the series counts; ``time`` is the same moment as a timestamp, null when the
-unit is none that we know (s, ms, us, ns), or the year is none from 1 to 9999.
+``tick`` is what the series calls ``at``, a word that SQL keeps for itself, and counts what the
+series counts; ``time`` is the same moment as a timestamp, null when the unit is none that we know
+(s, ms, us, ns), or the year is none from 1 to 9999.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class SeriesRows:
         [
             pa.field("source", pa.string()),
             pa.field("source_bytes", pa.binary(), nullable=False),
-            pa.field("at", pa.int64(), nullable=False),
+            pa.field("tick", pa.int64(), nullable=False),
             pa.field("time", TIME),
             pa.field("seq", pa.uint64(), nullable=False),
             pa.field("version", pa.uint16(), nullable=False),
@@ -132,7 +133,7 @@ class SeriesRows:
 
 
 def _span(where: Where | None) -> Bounds:
-    low, high = bounds(where, "at")
+    low, high = bounds(where, "tick")
     return Bounds(AT_MIN if low is None else int(low), 0, AT_MAX if high is None else int(high))
 
 
@@ -156,9 +157,9 @@ def _batch(parts: list[Part], columns: Sequence[str], unit: str) -> pa.RecordBat
         names = [name for name, points in parts for _ in points.seqs]
         made["source_bytes"] = pa.array(names, pa.binary())
         made["source"] = texts(made["source_bytes"])
-    if "at" in columns or "time" in columns:
+    if "tick" in columns or "time" in columns:
         ats = np.array(all_of(0), dtype=np.int64)
-        made["at"] = pa.array(ats)
+        made["tick"] = pa.array(ats)
         made["time"] = _times(ats, unit)
     if "seq" in columns:
         made["seq"] = pa.array(all_of(1), pa.uint64())

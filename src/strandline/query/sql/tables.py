@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from strandline.query.sql.filters import Every, Some, Test, Where
+from strandline.query.sql.filters import Comparison, Every, Some, Where
 from strandline.query.sql.relation import Position, Relation
 from strandline.views.host import Host
 from strandline.views.table.condition import And, Compare, Condition, In, Operator, Or
@@ -59,12 +59,12 @@ def condition_of(where: Where | None) -> Condition | None:
             if None in found:
                 return None
             return Or(tuple(cast("list[Condition]", found)))
-        case Test(field, "in", value):
+        case Comparison(field, "in", value):
             return In(field, value)
-        case Test(field, "null", _):
+        case Comparison(field, "null", _):
             return Compare(field, "=", None)
-        case Test(field, "valid", _):
+        case Comparison(field, "valid", _):
             return Compare(field, "!=", None)
-        case Test(field, op, value) if not isinstance(value, bytes):
+        case Comparison(field, op, value) if not isinstance(value, bytes):
             return Compare(field, cast("Operator", op), cast("Any", value))
     return None
