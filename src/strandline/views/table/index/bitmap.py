@@ -1,0 +1,73 @@
+"""Which texts are in which zones, for fields with few of them: exact.
+
+    arrays   where each text ends in the bytes u64, the bytes u8, sets of zones u8 (zone_sets.py)
+
+Texts are sorted: the buckets of the sets are their places, and a range of texts is a range of
+buckets.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+
+import numpy as np
+
+from strandline.views.table.index import arrays, zone_sets
+from strandline.views.table.index.column import Coded, Layout
+from strandline.views.table.index.predicate import Between, Key, NoneOf, OneOf, Test
+from strandline.views.table.index.zone_sets import Mask, ZoneSets
+
+KIND = "bitmap"
+
+
+def build(column: Coded) -> bytes:
+    zones, variants = len(column.codes), len(column.variants)
+    # One more column, at the end, is for nulls: -1 finds it there.
+    there = np.zeros((zones, variants + 1), bool)
+    there[np.arange(zones)[:, None], column.codes] = True
+    zone, code = np.nonzero(there[:, :variants])
+    sets = zone_sets.encode(code, zone, zones)
+    return arrays.pack(*arrays.joined(column.variants), sets)
+
+
+class Bitmap:
+    """Zones by text. Immutable; safe from many threads."""
+
+    def __init__(self, data: bytes, layout: Layout) -> None:
+        zones = layout.zones
+        ends, texts, sets = arrays.unpack(data)
+        self._variants = arrays.split(ends, texts)
+        self._sets = ZoneSets(sets.tobytes(), zones)
+        self._zones = zones
+        self.ram = self._sets.ram + len(texts) + 50 * len(ends)
+
+    def may(self, test: Test) -> Mask:
+        match test:
+            case OneOf(values):
+                found = np.zeros(self._zones, bool)
+                for value in values:
+                    found |= self._with(value)
+                return found
+            case NoneOf(values):
+                others = self._sets.sizes()
+                for value in values:
+                    others = others - self._with(value)
+                return others > 0
+            case Between():
+                return self._sets.within(self._first(test), self._after(test))
+
+    def _with(self, value: Key) -> Mask:
+        assert isinstance(value, bytes)
+        place = bisect_left(self._variants, value)
+        is_known = self._variants[place : place + 1] == [value]
+        return self._sets.within(place, place + is_known)
+
+    def _first(self, test: Between) -> int:
+        if not isinstance(test.low, bytes):
+            return 0
+        return (bisect_right if test.low_open else bisect_left)(self._variants, test.low)
+
+    def _after(self, test: Between) -> int:
+        if not isinstance(test.high, bytes):
+            return len(self._variants)
+        return (bisect_left if test.high_open else bisect_right)(self._variants, test.high)

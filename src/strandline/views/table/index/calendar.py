@@ -1,0 +1,76 @@
+"""Which zones have rows in which hour, or on which day.
+
+    arrays   the width of a bucket in microseconds u64; the first bucket, counted from 1970, i64;
+             how many there are u64; sets of zones u8 (zone_sets.py)
+
+Hours when they are few enough, days otherwise. Buckets are in UTC and half open: a moment on the
+hour is in the hour that it begins.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from strandline.views.table.index import arrays, zone_sets
+from strandline.views.table.index.column import Layout, Numbers
+from strandline.views.table.index.policy import Policy
+from strandline.views.table.index.predicate import DAY_US, Between, Key, OneOf, Test
+from strandline.views.table.index.zone_sets import Mask, ZoneSets
+
+KIND = "calendar"
+HOUR_US = 3_600_000_000
+
+_VALUES_MAX = 256
+
+
+def build(column: Numbers, policy: Policy) -> bytes | None:
+    """The section, or None when rows are spread over too many days."""
+    rows = int(column.present.sum())
+    places = np.arange(column.sorted.shape[1])
+    there = places < column.present[:, None]
+    for width in (HOUR_US, DAY_US):
+        buckets = column.sorted // width
+        # Times of a zone are sorted: a bucket is new where it differs from the one before.
+        there[:, 1:] &= buckets[:, 1:] != buckets[:, :-1]
+        zones, where = np.nonzero(there)
+        if rows and policy.has_calendar(pairs=len(zones), rows=rows, zones=len(there)):
+            found = buckets[zones, where]
+            first, after = int(found.min()), int(found.max()) + 1
+            sets = zone_sets.encode(found - first, zones, len(there))
+            numbers = (np.array([width], "<u8"), np.array([first], "<i8"))
+            return arrays.pack(*numbers, np.array([after - first], "<u8"), sets)
+    return None
+
+
+class Calendar:
+    """Zones by time. Immutable; safe from many threads."""
+
+    def __init__(self, data: bytes, layout: Layout) -> None:
+        zones = layout.zones
+        width, first, count, sets = arrays.unpack(data)
+        self._width, self._first, self._count = int(width[0]), int(first[0]), int(count[0])
+        self._sets = ZoneSets(sets.tobytes(), zones)
+        self._zones = zones
+        self.ram = self._sets.ram
+
+    def may(self, test: Test) -> Mask | None:
+        match test:
+            case OneOf(values) if len(values) <= _VALUES_MAX:
+                found = np.zeros(self._zones, bool)
+                for value in values:
+                    found |= self._within(value, value)
+                return found
+            case Between():
+                return self._within(test.low, test.high)
+            case _:
+                return None
+
+    def _within(self, low: Key | None, high: Key | None) -> Mask:
+        """Zones in the buckets from one moment to another, both of which count."""
+        first = 0 if low is None else self._bucket(low)
+        after = self._count if high is None else self._bucket(high) + 1
+        return self._sets.within(max(first, 0), min(after, self._count))
+
+    def _bucket(self, moment: Key) -> int:
+        assert isinstance(moment, int)
+        return moment // self._width - self._first

@@ -1,0 +1,164 @@
+"""The side file of one Parquet file <-> bytes: header, catalogue, sections. Pure.
+
+    offset  size  field
+    0       8     "STRNDZON"
+    8       4     format version, 1
+    12      4     rows in a zone; the last may have fewer
+    16      8     rows
+    24      8     size of the file
+    32      8     size of the catalogue
+    40      8     xxh3-64 of the catalogue
+    48      8     xxh3-64 of the bytes before
+    56            catalogue: MessagePack
+    ..            sections, each at a multiple of 8
+
+The catalogue says which field has which indexes, where the section of each is and with which
+checksum: whoever plans a query asks it, and reads only what can help. Sections that are small and
+asked often come first, so that one read of the first bytes brings them all.
+
+A kind of index that this version does not know is left alone: the others serve as before. So what
+a kind's section looks like never changes; another look is another kind.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+
+import msgspec
+from xxhash import xxh3_64_intdigest
+
+from strandline.errors import Corrupt, NewerFormat
+
+MAGIC = b"STRNDZON"
+FORMAT_VERSION = 1
+HEADER_SIZE = 56
+
+Fetch = Callable[[int, int], bytes]
+"""Bytes of the file: from an offset, so many."""
+
+_HEADER = struct.Struct("<8sIIQQQQ")
+_CHECKSUM = struct.Struct("<Q")
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """Where an index is."""
+
+    field: str
+    kind: str
+    offset: int
+    size: int
+    checksum: int
+    """xxh3-64 of the section."""
+
+
+class Catalogue(msgspec.Struct, frozen=True, array_like=True):
+    """What the file has. Fields without an index are in ``types``, too."""
+
+    types: dict[str, str]
+    """The type of each field as the schema of the file writes it."""
+    entries: tuple[Entry, ...]
+
+
+class Header(msgspec.Struct, frozen=True):
+    """What a side file tells about itself."""
+
+    zone_rows: int
+    rows: int
+    size: int
+    catalogue_size: int
+    catalogue_checksum: int
+
+    @property
+    def zones(self) -> int:
+        return -(-self.rows // self.zone_rows)
+
+
+class Section(msgspec.Struct, frozen=True):
+    """An index before it has a place."""
+
+    field: str
+    kind: str
+    data: bytes
+
+
+_DECODER = msgspec.msgpack.Decoder(Catalogue)
+
+
+def encode(
+    sections: Sequence[Section], *, types: dict[str, str], rows: int, zone_rows: int
+) -> bytes:
+    """A whole side file, its sections in the order given."""
+    catalogue = _catalogue(sections, types)
+    parts, size = [], _first_offset(len(catalogue))
+    padding = bytes(size - HEADER_SIZE - len(catalogue))
+    for section in sections:
+        parts.append(section.data + bytes(-len(section.data) % 8))
+        size += len(parts[-1])
+    header = _HEADER.pack(
+        *(MAGIC, FORMAT_VERSION, zone_rows, rows, size),
+        *(len(catalogue), xxh3_64_intdigest(catalogue)),
+    )
+    checksum = _CHECKSUM.pack(xxh3_64_intdigest(header))
+    return b"".join((header, checksum, catalogue, padding, *parts))
+
+
+def decode_header(data: bytes, *, size: int, name: str) -> Header:
+    """The header, checked; ``size`` is that of the file."""
+    if len(data) < HEADER_SIZE:
+        raise Corrupt("a file of zone indexes is shorter than its header", path=name)
+    magic, version, zone_rows, rows, told, catalogue_size, checksum = _HEADER.unpack_from(data)
+    if magic != MAGIC:
+        raise Corrupt("a file of zone indexes does not begin as one", path=name)
+    if _CHECKSUM.unpack_from(data, _HEADER.size)[0] != xxh3_64_intdigest(data[: _HEADER.size]):
+        raise Corrupt("the header of zone indexes fails its checksum", path=name)
+    if version > FORMAT_VERSION:
+        raise NewerFormat(f"{name} has zone indexes of format {version}: upgrade to read it")
+    if told != size:
+        raise Corrupt(f"a file of zone indexes has {size} bytes, not {told}", path=name)
+    return Header(zone_rows, rows, told, catalogue_size, checksum)
+
+
+def decode_catalogue(data: bytes, header: Header, name: str) -> Catalogue:
+    """The catalogue, checked: its sections are inside of the file."""
+    if xxh3_64_intdigest(data) != header.catalogue_checksum:
+        raise Corrupt("the catalogue of zone indexes fails its checksum", path=name, offset=56)
+    try:
+        found: Catalogue = _DECODER.decode(data)
+    except msgspec.MsgspecError as error:
+        reason = f"the catalogue of zone indexes cannot be read ({error})"
+        raise Corrupt(reason, path=name, offset=56) from error
+    for entry in found.entries:
+        if entry.offset + entry.size > header.size:
+            raise Corrupt("a zone index is behind the end", path=name, offset=entry.offset)
+    return found
+
+
+def check_section(data: bytes, entry: Entry, name: str) -> None:
+    if len(data) != entry.size or xxh3_64_intdigest(data) != entry.checksum:
+        what = f"the {entry.kind} index of field {entry.field!r}"
+        raise Corrupt(f"{what} fails its checksum", path=name, offset=entry.offset)
+
+
+def _first_offset(catalogue_size: int) -> int:
+    end = HEADER_SIZE + catalogue_size
+    return end + -end % 8
+
+
+def _catalogue(sections: Sequence[Section], types: dict[str, str]) -> bytes:
+    """The catalogue. Its own size moves the sections, and their offsets are in it: the first guess
+    is too small, and one more round is enough unless a number grows by a byte."""
+    size, data = 0, b""
+    while len(data) != size or not data:
+        size = len(data)
+        data = msgspec.msgpack.encode(Catalogue(types, _placed(sections, _first_offset(size))))
+    return data
+
+
+def _placed(sections: Sequence[Section], offset: int) -> tuple[Entry, ...]:
+    entries = []
+    for section in sections:
+        checksum = xxh3_64_intdigest(section.data)
+        entries.append(Entry(section.field, section.kind, offset, len(section.data), checksum))
+        offset += len(section.data) + -len(section.data) % 8
+    return tuple(entries)
