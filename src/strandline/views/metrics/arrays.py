@@ -186,8 +186,6 @@ def row_of(
     check_name(measurement, "a measurement")
     if not fields:
         raise Invalid("a point needs at least one field")
-    if not isinstance(at, (int, np.integer)) or not AT_MIN <= at <= AT_MAX:
-        raise Invalid(f"{at!r} is no time: give nanoseconds since 1970")
     named, bits = [], []
     for name in sorted(fields):
         value = fields[name]
@@ -196,4 +194,4 @@ def row_of(
             kind = Kind.FLOAT
         named.append((check_name(name, "a field"), kind))
         bits.append(bits_of(value, kind))
-    return Row(measurement, tuple(named), canonical(tags), int(at), tuple(bits))
+    return Row(measurement, tuple(named), canonical(tags), at, tuple(bits))

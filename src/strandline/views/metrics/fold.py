@@ -186,14 +186,20 @@ class MetricsFold:
     def flush(self) -> None:
         """Sort the tail into a run, and merge a little."""
         if self._tail.count:
-            columns, at, bits = self._tail.take()
-            kept = at >= self.catalogue.floors()[columns >> FIELD_SHIFT]
-            if not kept.all():
-                columns, at, bits = columns[kept], at[kept], bits[kept]
-            if len(at):
-                self._begin_run(columns, at, bits)
-            self._merging.work(max(MERGE_POINTS_MIN, MERGE_FACTOR * len(at)))
+            count = self._empty_tail()
+            self._merging.work(max(MERGE_POINTS_MIN, MERGE_FACTOR * count))
         self._measure()
+
+    def _empty_tail(self) -> int:
+        """Sort the tail into a run; how many points. The tail has them until the run is there."""
+        columns, at, bits = self._tail.all()
+        kept = at >= self.catalogue.floors()[columns >> FIELD_SHIFT]
+        if not kept.all():
+            columns, at, bits = columns[kept], at[kept], bits[kept]
+        if len(at):
+            self._begin_run(columns, at, bits)
+        self._tail.clear()
+        return len(at)
 
     def _begin_run(self, columns: Ints, at: Ints, bits: Ints) -> None:
         run = self._runs.begin()
@@ -206,11 +212,13 @@ class MetricsFold:
         self._runs.runs.append(run)
 
     def evict(self, wanted: int) -> int:
-        """Bring memory down, if it can be; by how many bytes."""
+        """Bring memory down, if it can be; by how many bytes. When it fails nothing is lost: nobody
+        would know that the fold must be replaced."""
         if not self._loaded:
             return 0  # its pages could not be read: it is about to be replaced
         before = self._ram()
-        self.flush()
+        if self._tail.count:
+            self._empty_tail()
         self._pages.shrink(max(0, self._pages.ram - wanted))
         self._measure()
         return max(0, before - self._ram())

@@ -10,14 +10,17 @@ question sees it.
 
 Points of the same series, field and time replace each other: the last one written counts, however
 late it comes.
+
+A time is in nanoseconds since 1970, or a datetime, of Python or of numpy; without a zone it is UTC.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Literal
 
-from strandline.errors import Invalid
+from strandline.errors import Invalid, StrandlineError
 from strandline.record import Appended
 from strandline.views.host import Host
 from strandline.views.metrics import asking, pipeline
@@ -26,9 +29,9 @@ from strandline.views.metrics.answer import Answer
 from strandline.views.metrics.arrays import row_of, tables_of
 from strandline.views.metrics.asking import EACH, Question
 from strandline.views.metrics.batch import Row, Table
-from strandline.views.metrics.durations import duration_ns
+from strandline.views.metrics.durations import Moment, at_ns, duration_ns
 from strandline.views.metrics.fold import TAIL_POINTS_MAX, MetricsFold
-from strandline.views.metrics.kinds import AT_MIN, INT64_MAX, Kind
+from strandline.views.metrics.kinds import AT_MIN, INT64_MAX, INT64_MIN, Kind
 from strandline.views.metrics.lines import parse
 from strandline.views.metrics.names import tags_of
 from strandline.views.metrics.records import draft_points, draft_row, draft_rule
@@ -54,7 +57,7 @@ class Metrics:
         self._host = host
         self._upkeep = Upkeep(host)
         self._refused = 0
-        host.world.share.evicts(self._evict)
+        host.world.share.evicts(_evictor(weakref.ref(host)))
 
     @property
     def name(self) -> str:
@@ -69,10 +72,10 @@ class Metrics:
         measurement: str,
         tags: Mapping[str, str],
         fields: Mapping[str, float | int | bool],
-        at: int | None = None,
+        at: Moment | None = None,
     ) -> Appended:
-        """One point for each field, at a time in nanoseconds since 1970; without one, now."""
-        when = self._now_ns() if at is None else at
+        """One point for each field, at a time; without one, now."""
+        when = self._now_ns() if at is None else at_ns(at)
         row = row_of(measurement, tags, fields, when, self._kinds(measurement))
         self._host.world.share.admit(POINT_BYTES * len(row.bits) + SERIES_BYTES)
         return self._place([row], draft_row(row))
@@ -108,15 +111,15 @@ class Metrics:
         field: str | None = None,
         *,
         tags: Mapping[str, str] | None = None,
-        first: int = AT_MIN,
-        next: int = INT64_MAX,
+        first: Moment = AT_MIN,
+        next: Moment = INT64_MAX,
         limit: int | None = None,
     ) -> Answer:
         """Points of a field, from ``first`` on and before ``next``, of each series up to a limit.
 
         Without a field it is the only one, or the one named value.
         """
-        question = Question(measurement, field, _equal(tags), first, next)
+        question = Question(measurement, field, _equal(tags), *_between(first, next))
         with self._host.reading() as fold:
             return asking.points(fold, question, limit)
 
@@ -129,15 +132,15 @@ class Metrics:
         window: Duration | None = None,
         by: Sequence[str] = (),
         tags: Mapping[str, str] | None = None,
-        first: int = AT_MIN,
-        next: int = INT64_MAX,
+        first: Moment = AT_MIN,
+        next: Moment = INT64_MAX,
     ) -> Answer:
         """One value for each group and window: ``avg``, ``percentile(95)``, ... (aggregates.py).
 
         ``by`` names tags; none puts everything together, and "*" leaves each series by itself.
         """
         width = None if window is None else duration_ns(window)
-        question = Question(measurement, field, _equal(tags), first, next)
+        question = Question(measurement, field, _equal(tags), *_between(first, next))
         groups = _tags_of(by)
         with self._host.reading() as fold:
             (answer,) = asking.aggregated(
@@ -319,17 +322,25 @@ class Metrics:
 
         self._host.decide(decision)
 
-    def _evict(self, wanted: int) -> int:
-        lock = self._host.lock
-        if not lock.acquire(blocking=False):
-            return 0
-        try:
-            return self._host.fold.evict(wanted)
-        finally:
-            lock.release()
-
     def _now_ns(self) -> int:
         return self._host.world.clock.now_us() * 1000
+
+
+def _evictor(host: weakref.ref[Host[MetricsFold]]) -> Callable[[int], int]:
+    """Frees memory of a view that may be gone by then. Who needs memory is told of no failure."""
+
+    def evict(wanted: int) -> int:
+        found = host()
+        if found is None or not found.lock.acquire(blocking=False):
+            return 0
+        try:
+            return found.fold.evict(wanted)
+        except (StrandlineError, OSError):
+            return 0
+        finally:
+            found.lock.release()
+
+    return evict
 
 
 def _earliest(written: Table | Row) -> int:
@@ -338,6 +349,11 @@ def _earliest(written: Table | Row) -> int:
 
 def _equal(tags: Mapping[str, str] | None) -> tuple[Matcher, ...]:
     return tuple(Matcher(tag, "=", value) for tag, value in (tags or {}).items())
+
+
+def _between(first: Moment, next: Moment) -> tuple[int, int]:
+    # What is before or behind all times is fine here.
+    return at_ns(first, INT64_MIN, INT64_MAX), at_ns(next, INT64_MIN, INT64_MAX)
 
 
 def _tags_of(by: Sequence[str]) -> Sequence[str]:

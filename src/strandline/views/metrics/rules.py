@@ -87,6 +87,13 @@ def name_of(rule: Rule | Removed) -> tuple[str, str]:
     return ("keep", rule.measurement) if isinstance(rule, Keep) else ("downsample", rule.into)
 
 
+def describe(rule: Rule) -> str:
+    """Which rule it is, in words."""
+    if isinstance(rule, Keep):
+        return f"the rule that keeps {rule.measurement!r}"
+    return f"the rule that makes {rule.into!r} of {rule.source!r}"
+
+
 def checked(rule: Rule, others: list[Rule]) -> Rule:
     """The rule itself, when it can be kept beside the others."""
     if isinstance(rule, Keep):

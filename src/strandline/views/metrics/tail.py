@@ -53,12 +53,13 @@ class Tail:
         self._bits[place] = bits
         self.count = place + 1
 
-    def take(self) -> tuple[Ints, Ints, Ints]:
-        """Everything: columns, times, bits. The tail is empty after that."""
-        taken = self._filled()
+    def all(self) -> tuple[Ints, Ints, Ints]:
+        """Everything: columns, times, bits."""
+        return self._filled()
+
+    def clear(self) -> None:
         self.count = 0
         self._columns = self._at = self._bits = np.empty(0, dtype="<i8")
-        return taken
 
     def points(self, field: int, first_series: int = 0, last_series: int = SERIES_MASK) -> Points:
         """The points of a field that are of these series, as they came."""

@@ -29,9 +29,11 @@ from strandline.views.metrics.rules import (
     Downsample,
     Keep,
     Progress,
+    Rule,
     Standing,
     aggregates_of,
     aligned,
+    describe,
     field_made,
 )
 from strandline.views.view import Draft
@@ -52,11 +54,12 @@ class Upkeep:
         self._bucket = 0
 
     def run_once(self) -> None:
-        """Bring everything up to this moment. A rule that fails does not hinder the others."""
+        """Bring everything up to this moment. A rule that fails does not hinder the others; what
+        is raised is the error of the first, and tells of all."""
         now_ns = self._host.world.clock.now_us() * 1000
         with self._host.reading() as fold:
             rules = fold.standings.rules()
-        failure: StrandlineError | None = None
+        failures: list[tuple[Rule, StrandlineError]] = []
         for rule in sorted(rules, key=lambda rule: isinstance(rule, Keep)):  # first make, then drop
             try:
                 if isinstance(rule, Downsample):
@@ -64,9 +67,9 @@ class Upkeep:
                 else:
                     self._raise_floor(rule, now_ns)
             except StrandlineError as error:
-                failure = failure or error  # the others are not to wait for it
-        if failure is not None:
-            raise failure
+                failures.append((rule, error))  # the others are not to wait for it
+        if failures:
+            raise _told(failures)
 
     def let_go(self) -> int:
         """Let records go that no longer matter; how many."""
@@ -114,6 +117,13 @@ class Upkeep:
             return draft_floor(rule.measurement, floor)
 
         self._host.decide(decision)
+
+
+def _told(failures: list[tuple[Rule, StrandlineError]]) -> StrandlineError:
+    """The first error, with what all the rules have to say."""
+    first = failures[0][1]
+    first.args = ("; ".join(f"{describe(rule)}: {error}" for rule, error in failures),)
+    return first
 
 
 def _is_shared(host: Host[MetricsFold]) -> bool:

@@ -96,6 +96,7 @@ class SeriesFold:
         self._charged = Charged(world.share)
         weakref.finalize(self, self._charged.set, 0).atexit = False
         self._ticks = 0
+        self._loaded = False
         self.gone = BitMap64()
         """Records before the floor whose index entries are gone, and which the log still has."""
         self.swept = AT_MIN
@@ -116,6 +117,7 @@ class SeriesFold:
         self.index = Index(blocks, late, Decoded(ram // 16))
         self.sources = Sources(stored, ram // 4, self.index)
         self.sources.next_number, self.sources.count = found.next_number, found.sources
+        self._loaded = True
         self.recount()
 
     def save(self, session: Session) -> bytes:
@@ -221,6 +223,8 @@ class SeriesFold:
 
     def evict(self, wanted: int) -> int:
         """Free about so many bytes of memory; how many it were."""
+        if not self._loaded:
+            return 0  # its pages could not be read: it is about to be replaced
         before = self.recount()
         self.index.decoded.clear()
         self.sources.evict(wanted)

@@ -26,7 +26,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import overload
 
-from strandline.errors import Invalid
+from strandline.errors import Invalid, StrandlineError
 from strandline.record import Appended
 from strandline.views.series import meta, reading, retention
 from strandline.views.series.block import Bounds
@@ -271,7 +271,7 @@ class Series:
 
 
 def _evictor(host: weakref.ref[SeriesHost]) -> Callable[[int], int]:
-    """Frees memory of a view that may be gone by then."""
+    """Frees memory of a view that may be gone by then. Who needs memory is told of no failure."""
 
     def evict(wanted: int) -> int:
         found = host()
@@ -279,6 +279,8 @@ def _evictor(host: weakref.ref[SeriesHost]) -> Callable[[int], int]:
             return 0
         try:
             return found.fold.evict(wanted)
+        except (StrandlineError, OSError):
+            return 0
         finally:
             found.lock.release()
 

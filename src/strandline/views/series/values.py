@@ -99,7 +99,7 @@ def name_of(source: SourceName) -> bytes:
 def check_at(what: str, at: int) -> None:
     """Raise when this cannot be an at."""
     if type(at) is not int or not AT_MIN <= at <= AT_MAX:
-        raise Invalid(f"{what} {at!r} is no whole number of 64 bits")
+        raise Invalid(f"{what} {at!r} is no whole number of 64 bits: give an int of your unit")
 
 
 def check_limit(limit: int) -> None:

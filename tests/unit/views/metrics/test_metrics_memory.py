@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import gc
 import threading
+import weakref
 
 import numpy as np
 import pytest
 
-from strandline.errors import Invalid, MemoryPressure, StrandlineError, TooLarge
+from strandline.errors import Invalid, MemoryPressure, StrandlineError, TooLarge, Unavailable
 from strandline.settings import ViewSettings
 from strandline.views.metrics.fold import MetricsFold
 from tests.unit.store.world import World
-from tests.unit.views.metrics.metrics_world import FoldWorld, host_of, open_metrics
+from tests.unit.views.metrics.metrics_world import NAME, FoldWorld, host_of, open_metrics
 
 DEADLINE_S = 60.0
 
@@ -57,6 +58,42 @@ def test_a_fold_that_could_not_be_loaded_frees_nothing():
     world = FoldWorld()
 
     assert MetricsFold(world.config, world.world).evict(1000) == 0
+
+
+def test_memory_that_cannot_be_freed_is_nobody_elses_failure_and_nothing_is_lost(monkeypatch):
+    world = World(views=ViewSettings(memory_bytes=32 << 20))
+    metrics = open_metrics(world.store, tail=1 << 16)
+    metrics.write_table("noise", noise(10_000))
+    share = host_of(world.store).world.share
+    before = host_of(world.store).digest()
+
+    def failing(page: bytes) -> int:
+        raise Unavailable("the disk is failing")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(host_of(world.store).fold._pages, "put", failing)
+        freed = [evict(1 << 30) for evict in share._evictors]
+
+    assert freed == [0]
+    assert host_of(world.store).digest() == before
+    assert metrics.aggregate("noise", "count").values.tolist() == [10_000]
+    assert [evict(1 << 30) > 100_000 for evict in share._evictors] == [True]
+    assert host_of(world.store).digest() == before
+    world.store.close()
+
+
+def test_a_view_that_is_gone_is_not_kept_by_the_budget():
+    world = World(views=ViewSettings(memory_bytes=32 << 20))
+    open_metrics(world.store).write("cpu", {}, {"load": 1.0}, at=1)
+    share = host_of(world.store).world.share
+    host = weakref.ref(host_of(world.store))
+
+    world.store.delete_topic(NAME)
+    gc.collect()
+
+    assert host() is None
+    assert [evict(1000) for evict in share._evictors] == [0]
+    world.store.close()
 
 
 def test_ten_times_the_share_is_written_within_it():

@@ -117,6 +117,20 @@ def test_series_without_points_are_forgotten(it):
     assert it.metrics.series("cpu") == [{"host": "gone"}, {"host": "stays"}]
 
 
+def test_series_with_points_are_known_after_a_restart_when_others_are_forgotten(it):
+    it.metrics.keep("cpu", "1m")
+    it.write(0, host="gone")
+    it.write(0, 100, host="stays")
+    it.world.store.checkpoint()
+    it.reopen("kill")
+    it.to(119)
+
+    it.metrics.run_once()
+
+    assert it.metrics.series("cpu") == [{"host": "stays"}]
+    assert it.seconds() == [100]
+
+
 def test_nothing_is_put_on_the_log_when_nothing_would_go(it):
     it.metrics.keep("cpu", "1m")
     it.write(100)
@@ -333,11 +347,24 @@ class TestDownsampling:
         it.write(0)
         it.to(120)
 
-        with pytest.raises(Conflict):
+        with pytest.raises(Conflict, match=r"^the rule that makes 'cpu_1m' of 'cpu': field 'load_"):
             it.metrics.run_once()
 
         assert it.metrics.read("other").values.tolist() == [1.0]
         assert it.metrics.measurements() == ["cpu", "cpu_1m", "other"]
+
+    def test_all_rules_that_fail_are_told(self, it):
+        for into in ("cpu_1m", "cpu_2m"):
+            it.metrics.write(into, {}, {"load_count": 0.5}, at=it.at(0))
+        it.metrics.downsample("cpu", into="cpu_2m", window="2m", aggregates=["count"])
+        it.write(0)
+        it.to(120)
+
+        with pytest.raises(Conflict) as failure:
+            it.metrics.run_once()
+
+        assert "the rule that makes 'cpu_1m' of 'cpu': field" in str(failure.value)
+        assert "; the rule that makes 'cpu_2m' of 'cpu': field" in str(failure.value)
 
     def test_groups_have_the_tags_that_are_asked_for(self, it):
         it.metrics.downsample("cpu", into="total", window="1m", aggregates=["sum"], by=[])

@@ -3,6 +3,8 @@ it is told."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta, timezone
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -25,8 +27,62 @@ def metrics(world):
     return open_metrics(world.store)
 
 
+MOMENT = 1_767_323_045_123_456_000
+"""2026-01-02T03:04:05.123456Z"""
+
+
 def rows(answer) -> list[tuple]:
     return [(row.tags, row.at, row.value) for row in answer]
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        MOMENT,
+        np.int64(MOMENT),
+        np.uint64(MOMENT),
+        datetime(2026, 1, 2, 3, 4, 5, 123456, tzinfo=UTC),
+        datetime(2026, 1, 2, 5, 4, 5, 123456, tzinfo=timezone(timedelta(hours=2))),
+        datetime(2026, 1, 2, 3, 4, 5, 123456),  # without a zone it is UTC
+        np.datetime64("2026-01-02T03:04:05.123456"),
+        np.datetime64(MOMENT, "ns"),
+    ],
+)
+def test_a_time_is_a_number_or_a_datetime_of_python_or_numpy(metrics, moment):
+    metrics.write("cpu", {}, {"load": 1.0}, at=moment)
+
+    assert metrics.read("cpu").at.tolist() == [MOMENT]
+    assert len(metrics.read("cpu", first=moment)) == 1
+    assert len(metrics.read("cpu", next=moment)) == 0
+    assert metrics.aggregate("cpu", "count", first=moment).values.tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    "unit", ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"]
+)
+def test_a_numpy_datetime_is_taken_by_its_unit(metrics, unit):
+    metrics.write("cpu", {}, {"load": 1.0}, at=np.datetime64("1970-01-01", unit))
+
+    assert metrics.read("cpu").at.tolist() == [0]
+
+
+def test_a_time_before_1970_with_a_fraction_is_exact(metrics):
+    metrics.write("cpu", {}, {"load": 1.0}, at=np.datetime64(-1, "ns"))
+    metrics.write("cpu", {}, {"load": 1.0}, at=datetime.fromtimestamp(-0.5, UTC))
+
+    metrics.write("cpu", {}, {"load": 1.0}, at=np.datetime64("1969-12"))
+
+    assert metrics.read("cpu").at.tolist() == [-31 * 86_400 * SECOND, -500_000_000, -1]
+
+
+@pytest.mark.parametrize("moment", [1.5, "now", None, True])
+def test_what_is_no_time_is_refused_by_a_question(metrics, moment):
+    metrics.write("cpu", {}, {"load": 1.0}, at=1)
+
+    with pytest.raises(Invalid, match="is no time"):
+        metrics.read("cpu", first=moment)
+    with pytest.raises(Invalid, match="is no time"):
+        metrics.aggregate("cpu", "count", next=moment)
 
 
 def test_a_point_is_there_when_its_write_returns(metrics):
@@ -165,6 +221,16 @@ def test_a_whole_number_goes_into_a_field_of_floats(metrics):
         (("cpu", {}, {"v": 2**63}), "64 bits"),
         (("cpu", {}, {"v": 1}, 2**63), "is no time"),
         (("cpu", {}, {"v": 1}, 1.5), "is no time"),
+        (("cpu", {}, {"v": 1}, True), "is no time"),
+        (("cpu", {}, {"v": 1}, "2026-01-02"), "is no time"),
+        (("cpu", {}, {"v": 1}, np.float64(5)), "is no time"),
+        (("cpu", {}, {"v": 1}, np.uint64(2**63)), "from 1677 to 2262"),
+        (("cpu", {}, {"v": 1}, np.datetime64("NaT")), "is no time"),
+        (("cpu", {}, {"v": 1}, np.datetime64("2300-01-01")), "from 1677 to 2262"),
+        (("cpu", {}, {"v": 1}, np.datetime64(10**18, "Y")), "from 1677 to 2262"),
+        (("cpu", {}, {"v": 1}, np.datetime64(-(10**18), "M")), "from 1677 to 2262"),
+        (("cpu", {}, {"v": 1}, np.datetime64(10**15, "D")), "from 1677 to 2262"),
+        (("cpu", {}, {"v": 1}, datetime(1600, 1, 1, tzinfo=UTC)), "from 1677 to 2262"),
     ],
 )
 def test_a_point_that_cannot_be_is_refused(metrics, arguments, reason):

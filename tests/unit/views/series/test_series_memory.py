@@ -10,8 +10,10 @@ import tracemalloc
 
 import pytest
 
-from strandline.errors import MemoryPressure
+from strandline.errors import MemoryPressure, Unavailable
+from strandline.reservoir.map.map import PagedMap
 from strandline.settings import ViewSettings
+from strandline.views.series.fold import SeriesFold
 from strandline.views.series.source import POINT_BYTES, SOURCE_BYTES, Source
 from tests.unit.store.world import World
 from tests.unit.views.series.series_world import host_of, open_series, rebuild
@@ -117,6 +119,34 @@ def test_the_share_can_ask_for_memory_back():
     assert share.used == before - freed
     assert freed > 1000 * SOURCE_BYTES
     assert len(gps.range_all()) == 5000
+
+
+def test_a_fold_that_could_not_be_loaded_frees_nothing():
+    world = World()
+    open_series(world.store)
+    host = host_of(world.store)
+
+    assert SeriesFold(host.fold.config, host.world).evict(1000) == 0
+
+
+def test_memory_that_cannot_be_freed_is_nobody_elses_failure_and_nothing_is_lost(monkeypatch):
+    world = World()
+    gps = open_series(world.store)
+    gps.append_many([(n % 50, n, b"%d" % n) for n in range(5000)])
+    expected = gps.range_all()
+    (evict,) = share_of(world)._evictors
+
+    def failing(self, *_):
+        raise Unavailable("the disk is failing")
+
+    for name in ("put", "put_many"):
+        with monkeypatch.context() as patched:
+            patched.setattr(PagedMap, name, failing)
+            assert evict(1 << 30) == 0
+
+    assert gps.range_all() == expected
+    assert evict(1 << 30) > 0
+    assert gps.range_all() == expected
 
 
 def test_a_view_that_is_busy_gives_nothing_back_and_nobody_waits():
