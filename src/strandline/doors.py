@@ -11,6 +11,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from strandline.env.clock import Clock
+from strandline.env.disk import Disk
+from strandline.settings import Settings
 from strandline.views.loading import load_groups, load_questions
 from strandline.views.views import Views
 
@@ -31,6 +33,8 @@ class Doors:
 
     _views: Views
     _clock: Clock
+    _disk: Disk
+    _settings: Settings
 
     def _check(self) -> None:
         """Raise when the store is closed."""
@@ -90,7 +94,9 @@ class Doors:
     @cached_property
     def questions(self) -> Questions:
         """The command language, remembered queries, users and SQL."""
-        found: Questions = load_questions()(self, self._clock)
+        found: Questions = load_questions()(
+            self, self._clock, self._disk.random_id, self._settings.query
+        )
         return found
 
     def run(self, command: str) -> Result:
@@ -112,4 +118,6 @@ class Doors:
     def _close_doors(self) -> None:
         if "groups" in vars(self):
             self.groups.close()
+        if "questions" in vars(self):
+            self.questions.close()
         self._views.shelf.close()

@@ -223,6 +223,19 @@ class ViewSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """How their pages are packed and cached."""
 
 
+class QuerySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How questions are answered."""
+
+    timezone: str = "UTC"
+    """Where days, weeks, months and years begin, as a name of the tz database."""
+
+    week_start: str = "monday"
+    """The day with which a week begins."""
+
+    memory_bytes: int = 1 * GIB
+    """What questions may take of memory to calculate, besides what they read."""
+
+
 class LimitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one request may ask for."""
 
@@ -272,6 +285,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     views: ViewSettings = ViewSettings()
     """How views are kept."""
+
+    query: QuerySettings = QuerySettings()
+    """How questions are answered."""
 
     limits: LimitSettings = LimitSettings()
     """What one request may ask for."""

@@ -259,11 +259,10 @@ class TableFold:
         return _chosen(rows, [not each for each in there])
 
     def _change(self, meta: bytes, data: bytes, seq: int) -> None:
-        kind, value = change_of(meta, data, seq, self._depot.name)
-        if kind == "schema":
+        value = change_of(meta, data, seq, self._depot.name)
+        if isinstance(value, Schema):
             self.schema = value
             return
-        assert not isinstance(value, Schema)
         self.deletes += 1
         if isinstance(value, Compare) and value.field == TS and value.op == "<":
             self.retained_us = max(self.retained_us, int(value.value or 0))
@@ -321,7 +320,8 @@ class TableFold:
             table_id=xxh3_64_intdigest(seed) | _OWN_ID,
             name=f"{self._depot.name}:table",
             epoch=created_us,
-            term=depot.term,
+            term=depot.term or (lambda: None),
+            readonly=depot.term is None,
             spool=depot.spool,
             share=depot.cache,
             zone_rows=self.config.zone_rows,
@@ -354,8 +354,8 @@ def _parts(rows: Rows) -> Iterator[tuple[Rows, bytes | None]]:
 
 
 def _cut(rows: Rows, start: int, stop: int) -> Rows:
-    return Rows(*(column[start:stop] for column in rows))
+    return Rows._make(column[start:stop] for column in rows)
 
 
 def _chosen(rows: Rows, keep: Sequence[bool]) -> Rows:
-    return Rows(*(list(compress(column, keep)) for column in rows))
+    return Rows._make(list(compress(column, keep)) for column in rows)

@@ -7,8 +7,6 @@ meta             data
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 
 from strandline.errors import Corrupt
@@ -21,8 +19,6 @@ MARK = MARKS["table"]
 _SCHEMA, _DELETE = MARK + b"S", MARK + b"D"
 _SCHEMAS = msgspec.json.Decoder(Schema)
 
-Change = tuple[Literal["schema"], Schema] | tuple[Literal["delete"], Condition]
-
 
 def schema_draft(schema: Schema) -> Draft:
     """The record that begins a version."""
@@ -34,13 +30,13 @@ def delete_draft(where: Condition) -> Draft:
     return Draft(0, [condition.encode(where)], metas=[_DELETE])
 
 
-def change_of(meta: bytes, data: bytes, seq: int, topic: str) -> Change:
+def change_of(meta: bytes, data: bytes, seq: int, topic: str) -> Schema | Condition:
     """What a marked record says."""
     try:
         if meta == _SCHEMA:
-            return "schema", _SCHEMAS.decode(data)
+            return _SCHEMAS.decode(data)
         if meta == _DELETE:
-            return "delete", condition.decode(data)
+            return condition.decode(data)
     except (msgspec.MsgspecError, ValueError) as error:
         raise Corrupt(f"a table cannot be read: {error}", path=f"{topic} seq {seq}") from error
     raise Corrupt(

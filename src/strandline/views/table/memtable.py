@@ -95,7 +95,7 @@ class MemTable:
         self._chunks_ram += table.nbytes
         if last is not None and last.schema is schema and not last.page and len(last.table) < _FEW:
             # Questions between single events would make a chunk of each.
-            table = pa.concat_tables([last.table, table]).combine_chunks()
+            table = pa.concat_tables([last.table, table]).unify_dictionaries().combine_chunks()
             first_seq, self._chunks = last.first_seq, self._chunks[:-1]
         chunk = Chunk(table=table, schema=schema, first_seq=first_seq, last_seq=rows.seqs[-1])
         self._chunks += (chunk,)
@@ -114,4 +114,4 @@ def _joined(parts: list[Rows]) -> Rows:
     if len(parts) == 1:
         return parts[0]
     columns = ([value for part in parts for value in part[place]] for place in range(6))
-    return Rows(*columns)
+    return Rows._make(columns)

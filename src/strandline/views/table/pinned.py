@@ -135,7 +135,8 @@ class PinnedReading:
 
     @property
     def rows_max(self) -> int:
-        return self._files.rows_max + sum(chunk.table.num_rows for chunk in self._chunks)
+        rows: int = sum(chunk.table.num_rows for chunk in self._chunks)
+        return self._files.rows_max + rows
 
     def tables(self) -> list[pa.Table]:
         """All rows, in no order."""

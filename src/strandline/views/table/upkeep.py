@@ -23,6 +23,7 @@ from strandline.errors import Conflict
 from strandline.schema import Schema
 from strandline.views.host import Host
 from strandline.views.table.condition import Compare
+from strandline.views.table.files.coding import with_coding
 from strandline.views.table.files.sorting import in_order
 from strandline.views.table.fold import TableFold
 from strandline.views.table.marks import delete_draft
@@ -147,5 +148,6 @@ def _rows_of(passive: MemTable, schema: Schema, hidden: BitMap64) -> tuple[pa.Ta
             left_out |= some
             seqs = np.fromiter(some, dtype=np.uint64, count=len(some))
             table = table.filter(pa.array(~np.isin(table[SEQ].to_numpy(), seqs)))
-        parts.append(upcast(table, chunk.schema, schema, columns.names))
+        told = upcast(table, chunk.schema, schema, columns.names)
+        parts.append(with_coding(told, ()))
     return pa.concat_tables(parts), left_out

@@ -1,0 +1,291 @@
+"""What a store does with a command: parsed, checked against the tables that are there, done.
+
+A command is done whole or refused whole, but for a batch: its commands are done one after the
+other, and the first that is refused ends it, and says how many were done.
+
+All tables of one question are seen at one moment each, taken one after the other when it begins; a
+table that comes twice is seen once.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import msgspec
+import pyarrow as pa
+
+from strandline.env.clock import Clock
+from strandline.errors import Invalid, StrandlineError
+from strandline.query import commands
+from strandline.query.binding import bind
+from strandline.query.bound import Bound
+from strandline.query.commands import Command, Name, Query
+from strandline.query.engine import Engine
+from strandline.query.execute import run
+from strandline.query.explain import explained, explanation
+from strandline.query.parsing import parse
+from strandline.query.periods import checked_calendar
+from strandline.query.plot import chart
+from strandline.query.problems import Mistake, did_you_mean
+from strandline.query.remember.remembered import Remembered
+from strandline.query.result import Result
+from strandline.query.sql.sql import sql
+from strandline.query.told import Told
+from strandline.query.users import Users
+from strandline.schema import Schema
+from strandline.settings import QuerySettings
+from strandline.topic.topic import Topic
+from strandline.views.kv.kv import Kv
+from strandline.views.table.condition import Compare
+from strandline.views.table.pinned import PinnedTable
+from strandline.views.table.table import Table
+from strandline.views.views import Views
+
+USERS = "strandline.users"
+"""The key-value view that has the users."""
+
+
+class Store(Protocol):
+    """What is asked."""
+
+    id: str
+    readonly: bool
+
+    def topic(self, name: str, **options: object) -> Topic: ...
+
+    def existing_topic(self, name: str) -> Topic: ...
+
+    def delete_topic(self, name: str, *, if_empty: bool = False) -> bool: ...
+
+    def topics(self, prefix: str = "") -> list[str]: ...
+
+    def table(self, name: str, **options: object) -> Table: ...
+
+    def kv(self, name: str, **options: object) -> Kv: ...
+
+    @property
+    def views(self) -> Views: ...
+
+
+class Questions:
+    """The commands of one store. Safe from many threads."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        random_id: Callable[[], bytes],
+        settings: QuerySettings,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._random_id = random_id
+        self._calendar = checked_calendar(settings.timezone, settings.week_start)
+        self._engine = Engine(clock, memory_max=settings.memory_bytes)
+
+    @functools.cached_property
+    def users(self) -> Users:
+        """Who may do what."""
+        return Users(
+            self._store.kv(USERS),
+            self._random_id,
+            events=self.events,
+            remembered=self._remembered_query,
+        )
+
+    @functools.cached_property
+    def remembered(self) -> Remembered:
+        """Queries whose results are kept."""
+        return Remembered(
+            self._store,
+            self._clock,
+            snapshots=self._snapshot,
+            bind=self._bind_text,
+            run=functools.partial(run, engine=self._engine),
+        )
+
+    def events(self) -> list[str]:
+        """Names of the events that are defined."""
+        return [name for name in self._tables() if self._store.table(name).schema.version]
+
+    def run(self, text: str, *, user: str | None = None) -> Result:
+        """Do what a command says. A user may do what was granted to him; nobody named, all."""
+        command = parse(text)
+        if user is not None:
+            self.users.allows(user, command)
+        return self._do(command, text)
+
+    def sql(
+        self,
+        text: str,
+        *,
+        as_of: object = None,
+        params: Mapping[str, Any] | list[Any] | None = None,
+    ) -> Result:
+        """Ask a SELECT over everything that the store has."""
+        return sql(
+            self._store,
+            text,
+            as_of=as_of,
+            params=params,
+            timezone=self._calendar.timezone,
+            extra=self._remembered_relation,
+        )
+
+    def close(self) -> None:
+        self._engine.close()
+
+    def _do(self, command: Command, text: str) -> Result:
+        match command:
+            case commands.Query() | commands.Replay():
+                return self._ask(self._bind(command, text))
+            case commands.Define() | commands.StoreEvent() | commands.DeleteEvents():
+                return self._change(command, text)
+            case commands.Remember() | commands.Show() | commands.Forget():
+                return self._recall(command)
+            case commands.Explain(asked):
+                result = self._ask(self._bind(asked, text))
+                return Told(explanation(result), [_flat(explained(result))])
+            case commands.Plot():
+                return self._plot(command, text)
+            case commands.Batch():
+                return self._batch(command, text)
+            case commands.Flush():
+                for name in self._tables():
+                    self._store.table(name).flush()
+                return Told("flushed")
+            case commands.Ping():
+                return Told("PONG")
+            case _:
+                return self._administer(command)
+
+    def _change(
+        self, command: commands.Define | commands.StoreEvent | commands.DeleteEvents, text: str
+    ) -> Result:
+        name = command.event.text
+        match command:
+            case commands.Define():
+                schema = self._store.table(name).define(command.fields, version=command.version)
+                return Told(f"{name} is defined in version {schema.version}")
+            case commands.StoreEvent():
+                table = self._known(command.event, text)
+                appended = table.store(command.context, command.payload)
+                return Told("stored", [{"event": name, "seq": appended.first_seq}])
+        where = self._bind(command, text).events[0].where
+        everything = Compare("seq", ">=", 0)
+        count = self._known(command.event, text).delete(where or everything)
+        return Told(f"{count} event{'s' * (count != 1)} deleted", [{"deleted": count}])
+
+    def _recall(self, command: commands.Remember | commands.Show | commands.Forget) -> Result:
+        match command:
+            case commands.Remember():
+                kept = self.remembered.remember(command)
+                return Told(
+                    f"remembered as {kept.alias}", [{"alias": kept.alias, "rows": kept.rows}]
+                )
+            case commands.Show(alias):
+                return self.remembered.show(alias)
+            case commands.Forget(alias):
+                self.remembered.forget(alias)
+                return Told(f"{alias} is forgotten")
+
+    def _plot(self, command: commands.Plot, text: str) -> Result:
+        drawn = chart(
+            command,
+            self._schema,
+            lambda bound: self._ask(bound).arrow(),
+            text,
+            events=self.events(),
+            calendar=self._calendar,
+        )
+        points = [msgspec.to_builtins(point) for point in drawn.points]
+        return Told(f"{len(points)} points", points, chart=drawn)
+
+    def _batch(self, batch: commands.Batch, text: str) -> Result:
+        told: list[dict[str, Any]] = []
+        for command, own in zip(batch.commands, batch.texts, strict=True):
+            try:
+                result = self._do(command, text)
+            except StrandlineError as error:
+                error.add_note(f"{len(told)} commands of the batch were done before {own!r}")
+                raise
+            told.append({"command": own, "message": result.message})
+        return Told(f"{len(told)} commands done", told)
+
+    def _administer(self, command: Command) -> Result:
+        match command:
+            case commands.CreateUser(user=user, key=key, roles=roles):
+                made = self.users.create(user, key=key, roles=roles)
+                row = {"user": made.id, "key": made.key}
+                return Told(f"user {made.id} is created; the key is told this once", [row])
+            case commands.RevokeKey(user):
+                self.users.revoke_key(user)
+                return Told(f"the key of {user} is revoked")
+            case commands.ListUsers():
+                found = [msgspec.to_builtins(each) for each in self.users.listed()]
+                return Told(f"{len(found)} users", [_flat(each) for each in found])
+            case commands.Grant():
+                names = [name.text for name in command.events]
+                self.users.grant(command.user, command.permissions, names)
+                return Told(f"granted to {command.user}")
+            case commands.Revoke():
+                names = [name.text for name in command.events]
+                self.users.revoke(command.user, command.permissions, names)
+                return Told(f"revoked from {command.user}")
+            case commands.ShowPermissions(user):
+                shown = msgspec.to_builtins(self.users.user(user))
+                return Told(f"permissions of {user}", [_flat(shown)])
+        raise Invalid(f"{type(command).__name__} cannot be done here")
+
+    def _ask(self, bound: Bound) -> Result:
+        return run(bound, functools.cache(self._snapshot), engine=self._engine)
+
+    def _bind(
+        self, command: commands.Query | commands.Replay | commands.DeleteEvents, text: str
+    ) -> Bound:
+        return bind(command, self._schema, text, events=self.events(), calendar=self._calendar)
+
+    def _bind_text(self, text: str) -> Bound:
+        command = parse(text)
+        if not isinstance(command, Query):
+            raise Invalid(f"only a QUERY can be remembered: {text}")
+        return self._bind(command, text)
+
+    def _known(self, event: Name, text: str) -> Table:
+        if self._schema(event.text) is None:
+            hint = did_you_mean(event.text, self.events())
+            raise Mistake(
+                f"unknown event {event.text!r}: DEFINE it first", text, event.at, hint=hint
+            )
+        return self._store.table(event.text)
+
+    def _schema(self, event: str) -> Schema | None:
+        if event not in self._tables():
+            return None
+        schema = self._store.table(event).schema
+        return schema if schema.version else None
+
+    def _snapshot(self, event: str) -> PinnedTable:
+        return self._store.table(event).snapshot()
+
+    def _tables(self) -> list[str]:
+        return [name for kind, name in self._store.views.names() if kind == "table"]
+
+    def _remembered_query(self, alias: str) -> Query | None:
+        command = parse(self.remembered.describe(alias).query)
+        return command if isinstance(command, Query) else None
+
+    def _remembered_relation(self, schema: str, name: str) -> pa.Table | None:
+        if schema != "remembered":
+            return None
+        return self.remembered.show(name).arrow()
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """Nested values as JSON text: a result has one value in a field."""
+    return {
+        name: msgspec.json.encode(value).decode() if isinstance(value, dict | list) else value
+        for name, value in row.items()
+    }

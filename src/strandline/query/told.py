@@ -1,0 +1,27 @@
+"""Answers of commands that ask nothing: a message, and maybe rows with what else is to be told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from strandline.query.drawing import Chart
+from strandline.query.result import Result
+
+
+class Told(Result):
+    """What a command did. Immutable; safe from many threads."""
+
+    def __init__(
+        self, message: str, rows: Sequence[Mapping[str, Any]] = (), *, chart: Chart | None = None
+    ) -> None:
+        super().__init__(pa.Table.from_pylist([dict(row) for row in rows]))
+        self._message = message
+        self.chart = chart
+        """What PLOT has drawn."""
+
+    @property
+    def message(self) -> str:
+        return self._message
