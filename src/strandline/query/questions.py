@@ -103,7 +103,7 @@ class Questions:
             self._clock,
             snapshots=self._snapshot,
             bind=self._bind_text,
-            run=functools.partial(run, engine=self._engine),
+            engine=self._engine,
         )
 
     def events(self) -> list[str]:

@@ -140,13 +140,14 @@ class PinnedReading:
 
     def tables(self) -> list[pa.Table]:
         """All rows, in no order."""
-        return [*self._files.tables(), *self._memory()]
+        return [*map(_plain, self._files.tables()), *map(_plain, self._memory())]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The same, bit by bit."""
-        yield from self._files.batches()
+        for batch in self._files.batches():
+            yield from _plain(pa.Table.from_batches([batch])).to_batches()
         for table in self._memory():
-            yield from table.to_batches()
+            yield from _plain(table).to_batches()
 
     def _memory(self) -> Iterator[pa.Table]:
         for chunk in self._chunks:
@@ -154,3 +155,9 @@ class PinnedReading:
             self.facts.memory_rows += part.num_rows
             self.facts.rows += part.num_rows
             yield part
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """The same, any column may be null: whether one can is told differently by files and memory."""
+    fields = [field.with_nullable(True).remove_metadata() for field in table.schema]
+    return pa.Table.from_arrays(table.columns, schema=pa.schema(fields))
