@@ -1,0 +1,172 @@
+"""Calendar periods as SQL: the ``bucket`` of a row, as ``periods.py`` tells it. Pure.
+
+For UTC a bucket is a moment cut down. Elsewhere it takes three steps: what a clock on the wall
+shows, that cut down (the label, by which rows are grouped), and the first moment with that label.
+Spark knows time zones. DuckDB does, too, but through an extension that takes twelve times as long
+as cutting down, and that resolves an hour shown twice differently. So there the clock's offsets are
+part of the question: a tree of comparisons over the moments at which the offset changes, as deep as
+the logarithm of their number. They are needed only for the time that the rows are from.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+from sqlglot import exp
+
+from strandline.query.dialect import Dialect, call, number
+from strandline.query.periods import DAY_US, WEEK_DAYS, Calendar, Period
+
+_EPOCH = datetime(1970, 1, 1)
+_MICROSECOND = timedelta(microseconds=1)
+_YEAR_FIRST, _YEAR_LAST = 1, 9999
+_TOLD_UNTIL = 2037
+"""Later changes are by rule in the tz database, at most twice a year."""
+
+
+class Span(NamedTuple):
+    """From when to when rows are, in microseconds since 1970, both included."""
+
+    first_us: int
+    last_us: int
+
+
+class Change(NamedTuple):
+    """From a moment on, a clock has this offset to UTC."""
+
+    at_us: int
+    before_us: int
+    after_us: int
+
+
+def label(
+    time: exp.Expression, period: Period, calendar: Calendar, span: Span | None, dialect: Dialect
+) -> exp.Expression:
+    """What to group by: what clocks show, cut down to the beginning of the period."""
+    local = time if calendar.is_utc else _local(time, calendar, span, dialect)
+    days = WEEK_DAYS.index(calendar.week_start)
+    if period != "WEEK" or not days:
+        return _cut(local, period)
+    shifted = _moved(local, exp.Neg(this=number(days * DAY_US)), dialect)
+    return _moved(_cut(shifted, period), number(days * DAY_US), dialect)
+
+
+def moment(
+    shown: exp.Expression, calendar: Calendar, span: Span | None, dialect: Dialect
+) -> exp.Expression:
+    """The first moment that has a label."""
+    if calendar.is_utc:
+        return shown
+    if dialect == "spark":
+        return call("to_utc_timestamp", shown, exp.Literal.string(calendar.timezone))
+    changes = _changes(calendar, span)
+    # An hour shown twice is the first of the two; an hour that is jumped over ends with the jump.
+    bounds = [each.at_us + max(each.before_us, each.after_us) for each in changes]
+    offset = _tree(_micros(shown), bounds, _offsets(calendar, span, changes))
+    return _moved(shown, exp.Neg(this=exp.paren(offset)), dialect)
+
+
+def _cut(time: exp.Expression, period: Period) -> exp.Expression:
+    return call("date_trunc", exp.Literal.string(period.lower()), time)
+
+
+def _local(
+    time: exp.Expression, calendar: Calendar, span: Span | None, dialect: Dialect
+) -> exp.Expression:
+    if dialect == "spark":
+        return call("from_utc_timestamp", time, exp.Literal.string(calendar.timezone))
+    changes = _changes(calendar, span)
+    bounds = [change.at_us for change in changes]
+    offset = _tree(_micros(time), bounds, _offsets(calendar, span, changes))
+    return _moved(time, offset, dialect)
+
+
+def _micros(time: exp.Expression) -> exp.Expression:
+    return call("epoch_us", time.copy())
+
+
+def _moved(time: exp.Expression, by: exp.Expression, dialect: Dialect) -> exp.Expression:
+    if dialect == "spark":
+        micros: exp.Expression = call("unix_micros", time.copy())
+        return call("timestamp_micros", exp.Add(this=micros, expression=by))
+    return call("make_timestamp", exp.Add(this=_micros(time), expression=exp.paren(by)))
+
+
+def _tree(at: exp.Expression, bounds: Sequence[int], offsets: Sequence[int]) -> exp.Expression:
+    """The offset of the last bound at or in front of a number."""
+    if not bounds:
+        return number(offsets[0])
+    middle = len(bounds) // 2
+    before = _tree(at, bounds[:middle], offsets[: middle + 1])
+    after = _tree(at, bounds[middle + 1 :], offsets[middle + 1 :])
+    early = exp.LT(this=at.copy(), expression=number(bounds[middle]))
+    return exp.Case(ifs=[exp.If(this=early, true=before)], default=after)
+
+
+def _offsets(calendar: Calendar, span: Span | None, changes: Sequence[Change]) -> list[int]:
+    if changes:
+        return [changes[0].before_us, *(change.after_us for change in changes)]
+    return [_offset(span.first_us if span else 0, _zone(calendar.timezone))]
+
+
+def _changes(calendar: Calendar, span: Span | None) -> list[Change]:
+    """The changes of a clock that rows of this time can tell apart."""
+    if span is None:
+        return []
+    # A label may be a year older than the rows in it.
+    years = range(_year(span.first_us - 370 * DAY_US), _year(span.last_us + DAY_US) + 1)
+    return [change for year in years for change in _changes_in(calendar.timezone, year)]
+
+
+def _year(at_us: int) -> int:
+    try:
+        return (_EPOCH + at_us * _MICROSECOND).year
+    except OverflowError:
+        return _YEAR_FIRST if at_us < 0 else _YEAR_LAST
+
+
+@functools.lru_cache(maxsize=16384)
+def _changes_in(timezone: str, year: int) -> tuple[Change, ...]:
+    """Offsets are looked at now and then; between two that differ the moment is searched."""
+    zone = _zone(timezone)
+    pace = DAY_US if year <= _TOLD_UNTIL else 20 * DAY_US
+    at = (datetime(year, 1, 1) - _EPOCH) // _MICROSECOND - 1
+    end = at + 366 * DAY_US
+    found = []
+    before = _offset(at, zone)
+    while at < end:
+        after = _offset(at + pace, zone)
+        if after != before:
+            found.append(Change(_searched(at, at + pace, zone), before, after))
+        at, before = at + pace, after
+    # The last look goes beyond the year.
+    return tuple(change for change in found if _year(change.at_us) == year)
+
+
+def _searched(low_us: int, high_us: int, zone: ZoneInfo) -> int:
+    """The first moment with the offset that the upper end has."""
+    old = _offset(low_us, zone)
+    while high_us - low_us > 1:
+        middle = (low_us + high_us) // 2
+        if _offset(middle, zone) == old:
+            low_us = middle
+        else:
+            high_us = middle
+    return high_us
+
+
+def _offset(at_us: int, zone: ZoneInfo) -> int:
+    try:
+        local = (_EPOCH + at_us * _MICROSECOND).replace(tzinfo=UTC).astimezone(zone)
+    except OverflowError:  # within a day of the first or last moment there is
+        return _offset(at_us + (DAY_US if at_us < 0 else -DAY_US), zone)
+    return (local.utcoffset() or timedelta()) // _MICROSECOND
+
+
+@functools.lru_cache(maxsize=64)
+def _zone(name: str) -> ZoneInfo:
+    return ZoneInfo(name)

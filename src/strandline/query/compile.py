@@ -1,0 +1,168 @@
+"""A plan as SQL, for DuckDB or for Spark. Pure.
+
+The rows of an event are a relation ``rows0``, ``rows1`` and so on, with the columns of the scan.
+They may be more than fulfil its condition: the SQL asks again. Whoever runs it makes the relations.
+
+Results have the same columns in both, and these types:
+
+    count, count_unique       64 bits
+    total of whole numbers    DECIMAL(38, 0): it does not overflow
+    total of f64, avg         DOUBLE
+    min, max, columns         that of the column; u64 is DECIMAL(20, 0) in Spark
+    bucket                    TIMESTAMP, in UTC
+
+Of a sequence the matches may be a relation, too, when somebody else has found them
+(``sequence.py``). If not, they are found by windows: see ``matching.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlglot import exp
+
+from strandline.query import buckets
+from strandline.query.bound import BUCKET
+from strandline.query.buckets import Span
+from strandline.query.dialect import TOTAL_DIGITS, Dialect, column, decimal, name
+from strandline.query.matching import matches
+from strandline.query.periods import Calendar
+from strandline.query.plan import Bucket, Figure, Plan, Scan, Sort, operand_of
+from strandline.query.predicates import Operand, predicate
+from strandline.schema import Kind
+from strandline.views.table.condition import Condition, Leaf
+
+MATCHES = "matches"
+
+
+def sql(plan: Plan, dialect: Dialect, *, span: Span | None = None) -> str:
+    """The whole plan. Buckets of a time zone in DuckDB need to know when the rows are from."""
+    if plan.steps:
+        found = matches(plan, dialect, [selected(scan, dialect) for scan in plan.scans])
+        return _told(_answer(plan, found, dialect, span), dialect)
+    scan = plan.scans[0]
+    rows = _where(exp.Select().from_(_table(scan.relation)), scan, dialect)
+    return _told(_answer(plan, rows, dialect, span), dialect)
+
+
+def sql_of_matches(plan: Plan, dialect: Dialect, *, span: Span | None = None) -> str:
+    """What is left of a sequence's plan when its matches are a relation."""
+    rows = exp.Select().from_(_table(MATCHES))
+    return _told(_answer(plan, rows, dialect, span), dialect)
+
+
+def sql_of_scan(scan: Scan, dialect: Dialect) -> str:
+    """The rows of one event that fulfil its condition, with the columns that are kept."""
+    return _told(selected(scan, dialect), dialect)
+
+
+def selected(scan: Scan, dialect: Dialect) -> exp.Select:
+    columns = [column(each) for each in scan.kept]
+    return _where(exp.Select(expressions=columns).from_(_table(scan.relation)), scan, dialect)
+
+
+def _told(tree: exp.Expression, dialect: Dialect) -> str:
+    return tree.sql(dialect=dialect, copy=False)
+
+
+def _table(relation: str) -> exp.Table:
+    return exp.Table(this=name(relation))
+
+
+def _where(select: exp.Select, scan: Scan, dialect: Dialect) -> exp.Select:
+    if scan.where is None:
+        return select
+
+    def find(leaf: Leaf) -> Operand:
+        return Operand(column(leaf.field), scan.kinds[leaf.field])
+
+    return select.where(predicate(scan.where, find, dialect), copy=False)
+
+
+def _cross(plan: Plan, condition: Condition, dialect: Dialect) -> exp.Expression:
+    def find(leaf: Leaf) -> Operand:
+        inner, kind = operand_of(plan, leaf)
+        return Operand(column(inner), kind)
+
+    return predicate(condition, find, dialect)
+
+
+def _answer(plan: Plan, rows: exp.Select, dialect: Dialect, span: Span | None) -> exp.Select:
+    """Rows without columns yet, made the answer."""
+    if plan.cross is not None:
+        rows = rows.where(_cross(plan, plan.cross, dialect), copy=False)
+    if plan.figures:
+        answer = _grouped(plan, rows, dialect, span)
+    else:
+        shown = [_as(column(output.column), output.name) for output in plan.outputs]
+        answer = rows.select(*shown, copy=False)
+    answer = _ordered(answer, plan.order)
+    if plan.limit is not None:
+        answer = answer.limit(plan.limit, copy=False)
+    return answer.offset(plan.offset, copy=False) if plan.offset else answer
+
+
+def _ordered(select: exp.Select, order: Iterable[Sort]) -> exp.Select:
+    sorts = [
+        exp.Ordered(this=column(sort.column), desc=sort.descending, nulls_first=False)
+        for sort in order
+    ]
+    return select.order_by(*sorts, copy=False) if sorts else select
+
+
+def _grouped(plan: Plan, rows: exp.Select, dialect: Dialect, span: Span | None) -> exp.Select:
+    keys: dict[str, exp.Expression] = {group.name: column(group.column) for group in plan.groups}
+    if plan.bucket:
+        keys = {BUCKET: _label(plan.bucket, span, dialect)} | keys
+    figures = [_as(_figure(figure, dialect), figure.name) for figure in plan.figures]
+    shown = [_as(key, told) for told, key in keys.items()]
+    grouped = rows.select(*shown, *figures, copy=False)
+    if keys:
+        grouped = grouped.group_by(*(key.copy() for key in keys.values()), copy=False)
+    if plan.bucket is None or plan.bucket.calendar.is_utc:
+        return grouped
+    moment = buckets.moment(column(BUCKET), plan.bucket.calendar, span, dialect)
+    rest = [column(told) for told in plan.names if told != BUCKET]
+    subquery = exp.Subquery(this=grouped, alias=exp.TableAlias(this=name("labelled")))
+    return exp.Select(expressions=[_as(moment, BUCKET), *rest]).from_(subquery, copy=False)
+
+
+def _label(bucket: Bucket, span: Span | None, dialect: Dialect) -> exp.Expression:
+    time: exp.Expression = column(bucket.column)
+    if bucket.kind.name != "date":
+        return buckets.label(time, bucket.period, bucket.calendar, span, dialect)
+    # A day is the same day wherever people live: it is what their clocks show.
+    shown = exp.cast(time, exp.DataType(this=exp.DType.TIMESTAMP))
+    anywhere = Calendar(week_start=bucket.calendar.week_start)
+    return buckets.label(shown, bucket.period, anywhere, span, dialect)
+
+
+def _figure(figure: Figure, dialect: Dialect) -> exp.Expression:
+    if figure.column is None or figure.kind is None:
+        return exp.Count(this=exp.Star())
+    values: exp.Expression = column(figure.column)
+    match figure.function:
+        case "count":
+            return exp.Count(this=values)
+        case "count_unique":
+            return exp.Count(this=exp.Distinct(expressions=[values]))
+        case "total":
+            return _total(values, figure.kind, dialect)
+        case "avg":
+            as_float = exp.cast(values, exp.DataType(this=exp.DType.DOUBLE))
+            return exp.Avg(this=values if dialect == "duckdb" else as_float)
+        case "min":
+            return exp.Min(this=values)
+        case "max":
+            return exp.Max(this=values)
+
+
+def _total(values: exp.Expression, kind: Kind, dialect: Dialect) -> exp.Expression:
+    if kind.name == "f64":
+        return exp.Sum(this=values)
+    wide = values if dialect == "duckdb" else exp.cast(values, decimal(20))
+    return exp.cast(exp.Sum(this=wide), decimal(TOTAL_DIGITS))
+
+
+def _as(value: exp.Expression, told: str) -> exp.Expression:
+    return exp.Alias(this=value, alias=name(told))

@@ -1,0 +1,253 @@
+"""Questions answered: rows are read from snapshots, and DuckDB calculates.
+
+One event: the rows that may fulfil its condition are read, with the columns that are needed, and
+one text of SQL does the rest. Memory and files are no different: a snapshot has both.
+
+The first rows by a column (ORDER BY with LIMIT, or LIMIT alone): whoever reads is told, so that it
+may leave out zones without a chance. If many rows are left, they are read in two turns: first the
+columns that decide which rows come first, then all columns, of the zones with these rows alone.
+
+A sequence: rows of each event that fulfil its own condition, then matches (``sequence.py``), then
+SQL over the columns of the matches.
+
+**Order.** An answer has one right order (``plan.py``), whatever files rows are in. The exception: a
+selection of one event with neither ORDER BY nor LIMIT, for which more than ORDERED_ROWS_MAX rows
+were looked at, is in no order; to sort it would take as long again as to find it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from strandline.query import sequence
+from strandline.query.bound import CORE_KINDS, Bound
+from strandline.query.buckets import Span
+from strandline.query.compile import MATCHES, sql, sql_of_matches, sql_of_scan
+from strandline.query.engine import Engine, Session, without_zones
+from strandline.query.facts import Profile
+from strandline.query.periods import DAY_US
+from strandline.query.plan import Output, Plan, Scan, plan_of
+from strandline.query.replay import replayed
+from strandline.query.result import Result
+from strandline.query.sequence import Ints, Side
+from strandline.query.shape import shape_of
+from strandline.query.sources import Snapshots, Sources, span_of
+from strandline.views.table.condition import And, Compare, Condition, Or, fields_of
+from strandline.views.table.snapshot import CONTEXT, SEQ, TS
+
+ORDERED_ROWS_MAX = 1_000_000
+TWO_TURNS_ROWS_MIN = 100_000
+"""Rows that may be looked at, from which on the first ones are looked for with few columns."""
+TWO_TURNS_FIRST_MAX = 100
+"""First rows that are looked up one by one in the second turn."""
+_STREAM_ROWS = 10_000
+
+
+@functools.cache
+def default_engine() -> Engine:
+    """For callers without a store. A store has its own."""
+    return Engine()
+
+
+def run(bound: Bound, snapshots: Snapshots, *, engine: Engine | None = None) -> Result:
+    """The answer to a question. ``snapshots`` gives a table's snapshot by its name; all of one
+    question are asked for once."""
+    engine = engine or default_engine()
+    profile = Profile()
+    with engine.session() as session, profile.timed("total", engine.clock):
+        sources = Sources(engine, session, snapshots, profile)
+        if bound.kind == "replay" and len(bound.events) > 1:
+            table = replayed(bound, sources, session, profile)
+        else:
+            table = _Question(engine, session, sources, profile, plan_of(bound)).answer()
+    profile.rows = table.num_rows
+    return Result(table, profile=profile)
+
+
+def stream(
+    bound: Bound, snapshots: Snapshots, *, engine: Engine | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a selection of one event as they are found, for more than fits in memory.
+
+    They are in the order that ORDER BY or LIMIT ask for, else in none."""
+    engine = engine or default_engine()
+    profile = Profile()
+    plan = plan_of(bound)
+    with engine.session() as session:
+        sources = Sources(engine, session, snapshots, profile)
+        yield from _Question(engine, session, sources, profile, plan).stream()
+
+
+class _Question:
+    """One question while it is answered. Owned by one thread."""
+
+    def __init__(
+        self, engine: Engine, session: Session, sources: Sources, profile: Profile, plan: Plan
+    ) -> None:
+        self._engine = engine
+        self._session = session
+        self._sources = sources
+        self._profile = profile
+        self._plan = plan
+
+    def answer(self) -> pa.Table:
+        plan = self._plan
+        shape = shape_of(plan)
+        if plan.limit == 0:
+            return shape.empty_table()
+        if _only_counts(plan):
+            rows = self._sources.snapshot(plan.scans[0].table).rows
+            return pa.table([[rows]] * len(shape), schema=shape)
+        text = self._matched() if plan.steps else self._read()
+        return shaped(self._ask(text), shape)
+
+    def stream(self) -> Iterator[pa.RecordBatch]:
+        plan = self._plan
+        if plan.steps or plan.figures or plan.limit is not None:
+            yield from self.answer().to_batches()
+            return
+        self._plan = plan if plan.order_asked else msgspec.structs.replace(plan, order=())
+        text, shape = self._read(), shape_of(plan)
+        for batch in self._session.stream(text, _STREAM_ROWS):
+            yield from shaped(pa.Table.from_batches([batch]), shape).to_batches()
+
+    def _ask(self, text: str) -> pa.Table:
+        self._profile.sql.append(text)
+        with self._profile.timed("calculate", self._engine.clock):
+            return self._session.ask(text)
+
+    def _read(self) -> str:
+        """Make the rows of the one event a relation; returns the SQL that is to be asked."""
+        plan = self._plan
+        scan = plan.scans[0]
+        reading = self._sources.reading(scan, scan.columns, top=plan.top)
+        if _pays_in_two_turns(plan, reading.rows_max):
+            firsts = self._firsts()
+            self._profile.sources.pop(-2)  # the reading in one turn, which nobody reads
+            if firsts is None:
+                self._sources.register_nothing(scan)
+                return sql(plan, "duckdb")
+            plan = msgspec.structs.replace(plan, offset=0)
+            reading = self._sources.reading(scan, scan.columns, among=firsts)
+        elif not plan.order_asked and not plan.figures and reading.rows_max > ORDERED_ROWS_MAX:
+            plan = msgspec.structs.replace(plan, order=())
+        self._sources.register(scan, reading, scan.columns)
+        return sql(plan, "duckdb", span=self._span())
+
+    def _span(self) -> Span | None:
+        plan = self._plan
+        if plan.bucket is None or plan.bucket.calendar.is_utc:
+            return None
+        return self._sources.span(plan.scans[0])
+
+    def _firsts(self) -> Condition | None:
+        """Which rows come first, from the columns that decide it; None when there are none."""
+        few = deciding(self._plan)
+        scan = few.scans[0]
+        reading = self._sources.reading(scan, scan.columns, top=few.top)
+        self._sources.register(scan, reading, scan.columns)
+        found = self._ask(sql(few, "duckdb"))
+        rows = found.set_column(1, TS, found[TS].cast(pa.int64())).to_pylist()
+        places = [
+            And(
+                (
+                    Compare(CONTEXT, "=", row[CONTEXT]),
+                    Compare(TS, "=", row[TS]),
+                    Compare(SEQ, "=", row[SEQ]),
+                )
+            )
+            for row in rows
+        ]
+        return Or(tuple(places)) if places else None
+
+    def _matched(self) -> str:
+        """Make the matches of a sequence a relation; returns the SQL that is to be asked."""
+        plan = self._plan
+        tables = [self._exact(scan) for scan in plan.scans]
+        with self._profile.timed("match", self._engine.clock):
+            sides = [side_of(scan, table) for scan, table in zip(plan.scans, tables, strict=True)]
+            found = sequence.matches(sides, plan.steps)
+            found = [rows[: _enough(plan)] for rows in found]
+            joined = _joined(plan, tables, found)
+        self._session.register(MATCHES, [joined])
+        span = None
+        if plan.bucket and not plan.bucket.calendar.is_utc:
+            span = span_of(joined[plan.bucket.column].chunks)
+        return sql_of_matches(plan, "duckdb", span=span)
+
+    def _exact(self, scan: Scan) -> pa.Table:
+        """The rows of an event that fulfil its condition, with the columns that are kept."""
+        reading = self._sources.reading(scan, scan.columns)
+        if scan.where is None:
+            tables = self._sources.tables(reading)
+            if len({str(table.schema.types) for table in tables}) == 1:
+                return without_zones(pa.concat_tables(tables)).unify_dictionaries()
+        self._sources.register(scan, reading, scan.columns)
+        return self._ask(sql_of_scan(scan, "duckdb"))
+
+
+def shaped(table: pa.Table, shape: pa.Schema) -> pa.Table:
+    """What DuckDB gave, in the types that were promised."""
+    # DuckDB does not tell small letters from capital ones and renames columns for it.
+    return table.rename_columns(shape.names).cast(shape)
+
+
+def _only_counts(plan: Plan) -> bool:
+    """Whether it is enough to know how many rows there are."""
+    figures = bool(plan.figures) and all(figure.column is None for figure in plan.figures)
+    grouped = bool(plan.groups) or plan.bucket is not None
+    return figures and not grouped and not plan.steps and plan.scans[0].where is None
+
+
+def _enough(plan: Plan) -> int | None:
+    """How many matches are needed: they are in the right order already."""
+    natural = not plan.figures and plan.cross is None and len(plan.order) == 2
+    first = plan.scans[0]
+    ours = [f"{first.prefix}{first.time}", f"{first.prefix}{SEQ}"]
+    if not natural or [sort.column for sort in plan.order] != ours or plan.order[0].descending:
+        return None
+    return None if plan.limit is None else plan.limit + plan.offset
+
+
+def _pays_in_two_turns(plan: Plan, rows_max: int) -> bool:
+    if plan.top is None or plan.top.rows > TWO_TURNS_FIRST_MAX or rows_max < TWO_TURNS_ROWS_MIN:
+        return False
+    return len(plan.scans[0].columns) > len(deciding(plan).scans[0].columns)
+
+
+def deciding(plan: Plan) -> Plan:
+    """The same question, only for which rows they are."""
+    scan = plan.scans[0]
+    where = fields_of(scan.where)
+    needed = {CONTEXT, TS, SEQ, *(sort.column for sort in plan.order)} | where
+    kinds = {name: kind for name, kind in (CORE_KINDS | scan.kinds).items() if name in needed}
+    few = msgspec.structs.replace(scan, kinds=kinds, relation="deciding")
+    outputs = tuple(Output(name, name) for name in (CONTEXT, TS, SEQ))
+    return msgspec.structs.replace(plan, scans=(few,), outputs=outputs)
+
+
+def side_of(scan: Scan, table: pa.Table) -> Side:
+    """Of a sequence, from the rows of an event."""
+    times = table[scan.time]
+    seqs = table[SEQ].to_numpy().astype(np.int64)
+    if pa.types.is_date(times.type):
+        micros: Ints = times.cast(pa.int32()).to_numpy().astype(np.int64) * DAY_US
+    else:
+        micros = times.cast(pa.int64()).to_numpy()
+    return Side(table=scan.table, link=table[scan.link], times=micros, seqs=seqs)
+
+
+def _joined(plan: Plan, tables: list[pa.Table], found: list[Ints]) -> pa.Table:
+    """The columns of matches that are still needed."""
+    needed = plan.needed or {f"{plan.scans[0].prefix}{SEQ}"}
+    columns: dict[str, pa.ChunkedArray] = {}
+    for scan, table, rows in zip(plan.scans, tables, found, strict=True):
+        fields = [field for field in scan.kept if f"{scan.prefix}{field}" in needed]
+        taken = table.select(fields).take(pa.array(rows))
+        columns |= {f"{scan.prefix}{field}": taken[field] for field in fields}
+    return pa.table(columns)

@@ -1,0 +1,74 @@
+"""REPLAY: what happened to one context, in the order it happened.
+
+Rows are ordered by (ts, seq), those of the same place in two topics by the event's name. Of one
+event type all columns that were asked for are shown with their types. Of several, whose fields have
+little in common, the columns are
+
+    event    string
+    seq, ts  as everywhere
+    payload  string: the fields as a JSON object; times as RFC 3339, missing values as null
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from strandline.query.bound import Bound, BoundEvent
+from strandline.query.compile import sql_of_scan
+from strandline.query.engine import Session
+from strandline.query.facts import Profile
+from strandline.query.plan import Scan
+from strandline.query.result import Result
+from strandline.query.shape import MOMENT
+from strandline.query.sources import Sources
+from strandline.views.table.condition import fields_of
+from strandline.views.table.snapshot import SEQ, TS
+
+EVENT, PAYLOAD = "event", "payload"
+
+SHAPE = pa.schema(
+    [
+        pa.field(EVENT, pa.string()),
+        pa.field(SEQ, pa.uint64()),
+        pa.field(TS, MOMENT),
+        pa.field(PAYLOAD, pa.string()),
+    ]
+)
+
+
+def replayed(bound: Bound, sources: Sources, session: Session, profile: Profile) -> pa.Table:
+    """Rows of several event types."""
+    asked = [column.field for column in bound.columns]
+    found: list[dict[str, Any]] = []
+    for place, event in enumerate(bound.events):
+        scan = _scan(event, place, asked)
+        sources.register(scan, sources.reading(scan, scan.columns), scan.columns)
+        text = sql_of_scan(scan, "duckdb")
+        profile.sql.append(text)
+        fields = [field for field in event.schema.fields if field in asked]
+        found += [_row(event.name, row, fields) for row in Result(session.ask(text))]
+    found.sort(key=lambda row: (row[TS], row[SEQ], row[EVENT]))
+    return pa.Table.from_pylist(found, schema=SHAPE)
+
+
+def _scan(event: BoundEvent, place: int, asked: list[str]) -> Scan:
+    kept = {SEQ, TS, *asked}
+    kinds = event.kinds()
+    needed = {name: kinds[name] for name in kinds if name in kept | fields_of(event.where)}
+    return Scan(
+        table=event.name,
+        relation=f"rows{place}",
+        prefix="",
+        kinds=needed,
+        kept=tuple(name for name in needed if name in kept),
+        time=event.time,
+        where=event.where,
+    )
+
+
+def _row(event: str, row: dict[str, Any], fields: list[str]) -> dict[str, Any]:
+    payload = msgspec.json.encode({field: row[field] for field in fields}).decode()
+    return {EVENT: event, SEQ: row[SEQ], TS: row[TS], PAYLOAD: payload}

@@ -1,0 +1,126 @@
+"""An answer: columns of rows that can be looked at as often as one likes.
+
+    rows(), iteration    a dict a row, of plain Python values
+    tuples()             the same without names
+    arrow()              a pyarrow.Table
+    batches()            the same, bit by bit
+    df(), pl()           a DataFrame of pandas or polars, if they are installed
+
+Plain values are str, int, float, bool, None, ``datetime.date``, and ``datetime.datetime`` in UTC.
+A total of whole numbers is an int of any size; in Arrow it is decimal128(38, 0).
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from types import ModuleType
+from typing import Any
+
+import pyarrow as pa
+
+from strandline.errors import NotInstalled
+from strandline.query.facts import Profile
+
+NOTHING_FOUND = "No matching events found"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_BATCH_ROWS = 1000
+
+
+class Result:
+    """An answer. Immutable; safe from many threads."""
+
+    def __init__(self, table: pa.Table, *, profile: Profile | None = None) -> None:
+        self._table = table
+        self.profile = profile
+        """What it has cost, for EXPLAIN."""
+
+    @property
+    def columns(self) -> list[str]:
+        names: list[str] = self._table.column_names
+        return names
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns with their types, of an empty answer, too."""
+        return self._table.schema
+
+    @property
+    def message(self) -> str:
+        """For people: how much was found."""
+        count = len(self)
+        return NOTHING_FOUND if not count else f"{count} row{'s' * (count != 1)}"
+
+    def rows(self) -> list[dict[str, Any]]:
+        return list(self)
+
+    def tuples(self) -> list[tuple[Any, ...]]:
+        return [row for batch in self.batches() for row in _tuples(batch)]
+
+    def arrow(self) -> pa.Table:
+        return self._table
+
+    def batches(self, rows_max: int = _BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """Rows in pieces of at most so many; of an empty answer none."""
+        yield from self._table.to_batches(max_chunksize=rows_max)
+
+    def df(self) -> Any:
+        """A DataFrame of pandas."""
+        _library("pandas")
+        return self._table.to_pandas(timestamp_as_object=False)
+
+    def pl(self) -> Any:
+        """A DataFrame of polars."""
+        return _library("polars").from_arrow(self._table)
+
+    def __len__(self) -> int:
+        count: int = self._table.num_rows
+        return count
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        names = self.columns
+        for batch in self.batches():
+            for row in _tuples(batch):
+                yield dict(zip(names, row, strict=True))
+
+    def __repr__(self) -> str:
+        return f"<Result {', '.join(self.columns)}: {self.message}>"
+
+
+def _tuples(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    return zip(*(_values(column) for column in batch.columns), strict=True)
+
+
+def _values(column: pa.Array) -> list[Any]:
+    plain = _plain_way(column.type)
+    if plain is None:
+        values: list[Any] = column.to_pylist()
+        return values
+    numbers = column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+    return [None if value is None else plain(value) for value in numbers.to_pylist()]
+
+
+def _plain_way(kind: pa.DataType) -> Callable[[Any], Any] | None:
+    if pa.types.is_timestamp(kind):
+        return _moment
+    return _whole if pa.types.is_decimal(kind) and kind.scale == 0 else None
+
+
+def _moment(micros: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+def _whole(value: Decimal) -> int:
+    return int(value)
+
+
+def _library(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise NotInstalled(
+            f"there is no {name} here: pip install {name}, or use arrow()"
+        ) from error
