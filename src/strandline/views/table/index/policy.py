@@ -26,6 +26,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """And each is in so many rows on average, unless there are very few."""
     spread_max: float = 0.5
     """A filter when a value is in at most this part of the zones on average."""
+    filtered_min: int = 64
+    """And there are more values than so many: fewer have a bin of an imprint each."""
     calendar_share: float = 1 / 16
     """A calendar when it has at most so many pairs of time and zone for each row."""
     rank_max: int = 1024
@@ -41,7 +43,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     def has_filters(self, *, pairs: int, distinct: int, zones: int) -> bool:
         """``pairs`` of a value and a zone that it is in."""
-        return distinct > 64 and pairs <= distinct * max(zones * self.spread_max, 1)
+        return distinct > self.filtered_min and pairs <= distinct * max(zones * self.spread_max, 1)
 
     def has_calendar(self, *, pairs: int, rows: int, zones: int) -> bool:
         return zones > 1 and pairs <= max(zones, rows * self.calendar_share)
