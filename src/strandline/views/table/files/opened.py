@@ -1,8 +1,9 @@
 """One file of a table, open: its footer, verified; its indexes; its columns by zones.
 
 The footer is read once, in one request, and checked against the manifest. Columns are then read of
-chosen zones alone, with the checksum of every page verified. What is damaged is ``Corrupt`` and
-names the file; bits flip on the way too, so only a second bad answer is believed.
+chosen zones alone, all bytes of each verified (``sums.py``) before they are decoded. What is
+damaged is ``Corrupt`` and names the file; bits flip on the way too, so only a second bad answer is
+believed.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ import pyarrow.parquet as pq
 from xxhash import xxh3_64_intdigest
 
 from strandline.env.objects import Objects
-from strandline.errors import Corrupt, Invalid, NewerFormat, NotFound, StrandlineError, Unavailable
+from strandline.errors import Corrupt, Invalid, NewerFormat, NotFound, StrandlineError
 from strandline.lake import keys
 from strandline.lake.entry import LakeFile
-from strandline.views.table.files import layout, sides, source
-from strandline.views.table.files.source import Range
+from strandline.views.table.files import layout, sides, sums
+from strandline.views.table.files.source import Fetched, Range
+from strandline.views.table.files.sums import span_of, sum_of
 from strandline.views.table.index.read import Indexes
 from strandline.views.table.snapshot import SEQ
 
@@ -43,13 +45,13 @@ class OpenFile:
         self._table_id = table_id
         self._key = keys.data_key(table_id, file.name())
         self._side = layout.side_key(table_id, file.name())
-        self._local = self._open_local()
         self._metadata = self._footer()
         told = self._metadata.metadata
         self.coded = frozenset(_CODED.decode(told[layout.CODED_KEY.encode()]))
         """Text that is read with its dictionary."""
         self.columns: list[str] = self._metadata.schema.names
         self.zones: int = self._metadata.num_row_groups
+        self._sums = sums.decode(told[sums.KEY.encode()], self.zones, len(self.columns))
         groups = (self._metadata.row_group(zone).num_rows for zone in range(self.zones))
         self.starts = np.cumsum([0, *groups])
         """The first row of each zone, and how many there are at the end."""
@@ -92,32 +94,29 @@ class OpenFile:
             return self._read(columns, zones)
 
     def _read(self, columns: Sequence[str], zones: np.ndarray) -> pa.Table:
-        with self._telling(f"zones {_told(zones)}", self._first_byte(columns, zones)):
+        with self._telling(f"zones {_told(zones)}", 0):
             file = pq.ParquetFile(
-                self._source(columns, zones),
+                self._fetched(columns, zones).file(),
                 metadata=self._metadata,
                 read_dictionary=[name for name in columns if name in self.coded],
-                page_checksum_verification=True,
                 pre_buffer=False,
             )
             table = file.read_row_groups(zones.tolist(), columns=list(columns))
-        expected = int((self.starts[zones + 1] - self.starts[zones]).sum())
-        if table.num_rows != expected:
-            raise self._damaged(f"{table.num_rows} rows instead of {expected}", 0)
         return table.select(list(columns))
 
-    def _source(self, columns: Sequence[str], zones: np.ndarray) -> Any:
-        if self._local is not None:
-            return self._local
+    def _fetched(self, columns: Sequence[str], zones: np.ndarray) -> Fetched:
+        """The bytes of columns in zones, each of them verified."""
         ranges: list[Range] = []
+        expected: list[int] = []
         for name in columns:
             ranges += map(tuple, self._spans_of(name)[zones, :2].tolist())
-        return source.fetched(self._objects, self._key, self.file.size, ranges)
-
-    def _first_byte(self, columns: Sequence[str], zones: np.ndarray) -> int:
-        if not len(zones) or not columns:
-            return 0
-        return min(int(self._spans_of(name)[zones[0], 0]) for name in columns)
+            expected += self._sums[zones, self.columns.index(name)].tolist()
+        found = Fetched(self._objects, self._key, self.file.size, ranges)
+        for place, ((start, size), told) in enumerate(zip(ranges, expected, strict=True)):
+            if sum_of(found.part(start, size), self._table_id) != told:
+                name, zone = columns[place // len(zones)], zones[place % len(zones)]
+                raise self._damaged(f"column {name!r} of zone {zone} fails its checksum", start)
+        return found
 
     def _spans_of(self, column: str) -> np.ndarray:
         """Offset, bytes in the file and bytes before compression of a column, by zone."""
@@ -167,12 +166,6 @@ class OpenFile:
             raise NewerFormat(f"{self.path} has table format {version}: upgrade to read it")
         return metadata
 
-    def _open_local(self) -> Any:
-        if not source.is_local(self._objects):
-            return None
-        with self._telling("the file", 0):
-            return source.open_local(self._objects, self._key)
-
     @contextmanager
     def _telling(self, what: str, offset: int) -> Iterator[None]:
         """Errors of Arrow and of the object store as ours."""
@@ -180,17 +173,9 @@ class OpenFile:
             yield
         except NotFound as error:
             raise self._damaged("a file of a table is missing", 0) from error
-        except FileNotFoundError as error:
-            raise self._damaged("a file of a table is missing", 0) from error
         except Invalid as error:  # it is shorter than it was
             raise self._damaged(str(error), offset) from error
-        except OSError as error:
-            if error.errno:
-                raise Unavailable(
-                    f"{self.path} cannot be read ({error}): look at the disk, then try again"
-                ) from error
-            raise self._damaged(f"{what} cannot be read ({error})", offset) from error
-        except (pa.ArrowException, ValueError) as error:
+        except (OSError, pa.ArrowException, ValueError) as error:
             raise self._damaged(f"{what} cannot be read ({error})", offset) from error
 
     def _damaged(self, reason: str, offset: int) -> Corrupt:
@@ -205,10 +190,7 @@ class OpenFile:
 
 
 def _span(described: Any) -> tuple[int, int, int]:
-    first = described.data_page_offset
-    if described.dictionary_page_offset is not None:
-        first = min(first, described.dictionary_page_offset)
-    return first, described.total_compressed_size, described.total_uncompressed_size
+    return *span_of(described), described.total_uncompressed_size
 
 
 def _told(zones: np.ndarray) -> str:

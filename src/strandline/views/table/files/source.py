@@ -1,8 +1,7 @@
-"""The bytes of a file as Arrow reads them: straight from a folder, or fetched by us.
+"""Bytes of a file that were fetched, as Arrow reads them.
 
-Of a folder on the real disk Arrow reads what it wants by itself, without Python. Elsewhere the
-bytes that are going to be wanted are fetched first, near ones in one request, and Arrow is given
-those.
+What is going to be wanted is fetched first, near ranges in one request; Arrow is given those and
+nothing else.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from strandline.env.arrow_files import file_system
-from strandline.env.folder import FolderObjects
 from strandline.env.objects import Objects
 
 Range = tuple[int, int]
@@ -25,22 +22,26 @@ _GAP_MAX = 64 * 1024
 """Bytes between two ranges that are rather fetched than asked for apart."""
 
 
-def is_local(objects: Objects) -> bool:
-    """Whether Arrow can open the files itself."""
-    return isinstance(objects, FolderObjects) and objects.real_folder is not None
+class Fetched:
+    """Some ranges of an object. Immutable."""
 
+    def __init__(self, objects: Objects, key: str, size: int, ranges: Sequence[Range]) -> None:
+        wanted = joined(ranges)
+        self._starts = [start for start, _ in wanted]
+        self._parts = objects.get_ranges(key, wanted)
+        self._size = size
 
-def open_local(objects: Objects, key: str) -> Any:
-    """A file of a folder, opened by Arrow; OSError as it comes."""
-    system, before = file_system(objects)
-    return system.open_input_file(before + key)
+    def part(self, start: int, size: int) -> memoryview:
+        """Bytes that are among those that were fetched."""
+        place = bisect.bisect_right(self._starts, start) - 1
+        first = start - self._starts[place]
+        if place < 0 or first + size > len(self._parts[place]):
+            raise OSError(f"bytes {start} to {start + size} were not to be wanted")
+        return memoryview(self._parts[place])[first : first + size]
 
-
-def fetched(objects: Objects, key: str, size: int, ranges: Sequence[Range]) -> Any:
-    """These ranges of an object, as a file of Arrow in which there is nothing else."""
-    wanted = joined(ranges)
-    parts = objects.get_ranges(key, wanted)
-    return pa.PythonFile(_Parts([start for start, _ in wanted], parts, size), mode="r")
+    def file(self) -> Any:
+        """A file of Arrow in which there is nothing else."""
+        return pa.PythonFile(_File(self, self._size), mode="r")
 
 
 def joined(ranges: Sequence[Range], gap_max: int = _GAP_MAX) -> list[Range]:
@@ -55,12 +56,11 @@ def joined(ranges: Sequence[Range], gap_max: int = _GAP_MAX) -> list[Range]:
     return found
 
 
-class _Parts(io.RawIOBase):
-    """A file of which some parts are here. Arrow calls from one thread at a time."""
+class _File(io.RawIOBase):
+    """Arrow calls from one thread at a time."""
 
-    def __init__(self, starts: list[int], parts: list[bytes], size: int) -> None:
-        self._starts = starts
-        self._parts = parts
+    def __init__(self, fetched: Fetched, size: int) -> None:
+        self._fetched = fetched
         self._size = size
         self._offset = 0
 
@@ -82,10 +82,6 @@ class _Parts(io.RawIOBase):
         return self._offset
 
     def read(self, size: int = -1) -> bytes:
-        place = bisect.bisect_right(self._starts, self._offset) - 1
-        start = self._offset - self._starts[place]
-        part = self._parts[place]
-        if place < 0 or start + size > len(part):
-            raise OSError(f"bytes from {self._offset} on, {size} of them, were not to be wanted")
+        found = bytes(self._fetched.part(self._offset, size))
         self._offset += size
-        return part[start : start + size]
+        return found

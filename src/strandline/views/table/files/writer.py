@@ -1,6 +1,7 @@
 """Writes one file of a table and its file of indexes, and uploads both.
 
-    1 rows into the spool, hashed on the way: the hash is part of the file's name
+    1 rows into the spool, hashed on the way; the footer gets their checksums (``sums.py``); the
+      hash of all of it is part of the file's name
     2 the indexes into the object store, under that name
     3 the rows into the object store
     4 both are read back
@@ -18,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from xxhash import xxh3_64_intdigest, xxh3_128
 
+from strandline.env.disk import ReadFile
 from strandline.env.objects import Objects
 from strandline.errors import Corrupt
 from strandline.lake import bounds, entry, keys
@@ -25,8 +27,9 @@ from strandline.lake.entry import ColumnStats, LakeFile
 from strandline.lake.reader import LakeFileReader
 from strandline.lake.upload import Spool, Spooled
 from strandline.schema import Schema
-from strandline.views.table.files import layout
+from strandline.views.table.files import layout, sums
 from strandline.views.table.files.spooled import Columns
+from strandline.views.table.files.sums import Whole
 from strandline.views.table.index.build import build
 from strandline.views.table.snapshot import CONTEXT, TS
 
@@ -81,8 +84,14 @@ class FileWriter:
         try:
             if self._waiting_rows or self._parquet is None:
                 self._write(self._waiting_rows)
-            file = self._close(first_seq, last_seq)
-            side = self._upload(file)
+            self._close_parquet()
+            front = self._spooled.read()
+            try:
+                tail = self._tail(front)
+                file = self._entry(tail, first_seq, last_seq)
+                side = self._upload(file, Whole(front, self._out.offset, tail))
+            finally:
+                front.close()
         finally:
             self.abandon()
         _check(self._where, file, side)
@@ -116,9 +125,9 @@ class FileWriter:
             self._out, self._columns, metadata_collector=self._collected, **options
         )
 
-    def _close(self, first_seq: int, last_seq: int) -> LakeFile:
-        where, out = self._where, self._out
-        out.begin_tail()
+    def _close_parquet(self) -> None:
+        where, zones = self._where, -(-self._rows // self._where.zone_rows)
+        self._out.begin_tail()
         self._parquet.add_key_value_metadata(
             {
                 layout.FORMAT_KEY: str(layout.FORMAT_VERSION),
@@ -126,39 +135,46 @@ class FileWriter:
                 layout.STORE_KEY: where.store_id.hex(),
                 layout.ATTEMPT_KEY: self._attempt,
                 layout.SCHEMA_KEY: str(self._schema.version),
-                layout.ZONES_KEY: str(-(-self._rows // where.zone_rows)),
+                layout.ZONES_KEY: str(zones),
                 layout.CODED_KEY: msgspec.json.encode(self._coding.coded).decode(),
+                sums.KEY: sums.room(zones, len(self._columns)),
             }
         )
         self._parquet.close()
-        footer, metadata = out.footer(), self._collected[0]
+
+    def _tail(self, front: ReadFile) -> bytes:
+        """What comes behind the rows, with the checksums of what is before."""
+        found = sums.sums_of(self._collected[0], front, self._where.table_id)
+        tail = sums.filled(self._out.tail(), found)
+        self._out.content.update(tail)
+        return tail
+
+    def _entry(self, tail: bytes, first_seq: int, last_seq: int) -> LakeFile:
+        metadata, size = self._collected[0], self._out.offset + len(tail)
+        footer = tail[-(int.from_bytes(tail[-_FOOTER_END:-4], "little") + _FOOTER_END) :]
         stamps = _statistics(metadata, self._columns.get_field_index(TS))
         return LakeFile(
             first_seq=first_seq,
             last_seq=last_seq,
             rows=self._rows,
-            size=out.offset,
+            size=size,
             payload=self._payload,
             ts_min=min((group.min_raw for group in stamps), default=0),
             ts_max=max((group.max_raw for group in stamps), default=0),
-            content=out.content.hexdigest(),
-            tail_offset=out.offset - len(footer),
-            tail_checksum=xxh3_64_intdigest(footer, where.table_id),
+            content=self._out.content.hexdigest(),
+            tail_offset=size - len(footer),
+            tail_checksum=xxh3_64_intdigest(footer, self._where.table_id),
             schema_version=self._schema.version,
             stats=entry.encode_stats(_stats(metadata, self._columns, self._schema)),
         )
 
-    def _upload(self, file: LakeFile) -> bytes:
+    def _upload(self, file: LakeFile, source: ReadFile) -> bytes:
         """The indexes, then the rows; returns the indexes."""
         where = self._where
-        source = self._spooled.read()
-        try:
-            self._written.read_from(source)
-            side = build(self._written, self._schema, where.zone_rows)
-            where.objects.put(layout.side_key(where.table_id, file.name()), side)
-            where.objects.put_file(keys.data_key(where.table_id, file.name()), source)
-        finally:
-            source.close()
+        self._written.read_from(source)
+        side = build(self._written, self._schema, where.zone_rows)
+        where.objects.put(layout.side_key(where.table_id, file.name()), side)
+        where.objects.put_file(keys.data_key(where.table_id, file.name()), source)
         return side
 
 
@@ -241,13 +257,19 @@ class _Hashed:
 
     def __init__(self, sink: Spooled) -> None:
         self.offset = 0
+        """Where the tail begins, once it has."""
         self.content = xxh3_128()
-        self._sink = sink
         self.dead = False
+        self._sink = sink
         self._tail: list[bytes] | None = None
+        self._tail_size = 0
 
     def write(self, data: bytes) -> int:
         if self.dead:
+            return len(data)
+        if self._tail is not None:
+            self._tail.append(bytes(data))
+            self._tail_size += len(data)
             return len(data)
         try:
             self._sink.write([data])
@@ -256,12 +278,10 @@ class _Hashed:
             raise
         self.offset += len(data)
         self.content.update(data)
-        if self._tail is not None:
-            self._tail.append(bytes(data))
         return len(data)
 
     def tell(self) -> int:
-        return self.offset
+        return self.offset + self._tail_size
 
     def flush(self) -> None:
         """Nothing is held back here."""
@@ -270,10 +290,9 @@ class _Hashed:
         """The sink belongs to the caller."""
 
     def begin_tail(self) -> None:
-        """Keep what is written from here on."""
+        """Keep what is written from here on, and hand it to nobody."""
         self._tail = []
 
-    def footer(self) -> bytes:
+    def tail(self) -> bytes:
         assert self._tail is not None
-        tail = b"".join(self._tail)
-        return tail[-(int.from_bytes(tail[-_FOOTER_END:-4], "little") + _FOOTER_END) :]
+        return b"".join(self._tail)
