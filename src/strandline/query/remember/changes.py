@@ -25,7 +25,6 @@ import pyarrow.compute as pc
 
 from strandline.errors import Invalid
 from strandline.query.remember.manifest import NO_KEEP
-from strandline.query.remember.states import only_in_first
 from strandline.query.remember.visit import Visit
 from strandline.query.result import Result
 from strandline.views.table.snapshot import SEQ
@@ -123,7 +122,8 @@ class Follower:
         if told is None or told.schema != shown.schema:
             nothing = shown.slice(0, 0)
             return Seen(look.generation, look.position, shown, nothing, True, shown)
-        added, removed = only_in_first(shown, told), only_in_first(told, shown)
+        added = look.states.only_in_first(shown, told)
+        removed = look.states.only_in_first(told, shown)
         return Seen(look.generation, look.position, added, removed, False, shown)
 
 

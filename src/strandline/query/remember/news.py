@@ -13,7 +13,7 @@ import pyarrow as pa
 from strandline.schema import Schema
 from strandline.topic.progress import Progress, silent
 from strandline.views.table.condition import Condition
-from strandline.views.table.snapshot import Facts, Reading, Snapshot, Top
+from strandline.views.table.snapshot import SEQ, Facts, Reading, Snapshot, Top
 
 
 class News:
@@ -42,10 +42,10 @@ class News:
 
     @property
     def rows(self) -> int:
-        """At most: how many of them are new is not known before they are read."""
-        if self._after:
-            return max(0, self._whole.position - self._after)
-        return self._whole.rows
+        """How many are new: they have to be read to know it."""
+        if not self._after:
+            return self._whole.rows
+        return sum(map(len, self._whole.read([SEQ], after=self._after).tables()))
 
     def read(
         self,

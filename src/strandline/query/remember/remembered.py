@@ -29,7 +29,8 @@ from strandline.errors import Conflict, Invalid, NotFound, StrandlineError, Unkn
 from strandline.query.arrow_snapshot import ArrowSnapshot
 from strandline.query.bound import Bound
 from strandline.query.commands import Remember
-from strandline.query.remember import states
+from strandline.query.engine import Engine
+from strandline.query.execute import default_engine, run
 from strandline.query.remember.changes import Change, Follower
 from strandline.query.remember.journal import FRAME_BYTES, Base, FramesGone, Journal, Piece
 from strandline.query.remember.manifest import (
@@ -43,6 +44,7 @@ from strandline.query.remember.manifest import (
 )
 from strandline.query.remember.retention import check_keep
 from strandline.query.remember.shape import kept_schema, looking_at_rows, shape_of
+from strandline.query.remember.states import States, state_of, without_nothing
 from strandline.query.remember.visit import Definition, TableSnapshot, Visit
 from strandline.query.result import Result
 from strandline.topic.progress import Progress, silent
@@ -91,8 +93,6 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
 
 Bind = Callable[[str], Bound]
 """Reads the text of a query and checks it against the schemas of now."""
-Answer = Callable[[Bound, Callable[[str], Snapshot]], Result]
-"""Answers a question over these tables."""
 
 
 class Remembered:
@@ -105,14 +105,14 @@ class Remembered:
         *,
         snapshots: Callable[[str], TableSnapshot],
         bind: Bind,
-        run: Answer,
+        engine: Engine | None = None,
         frame_bytes: int = FRAME_BYTES,
     ) -> None:
         self._topics = topics
         self._clock = clock
         self._snapshots = snapshots
         self._bind = bind
-        self._run = run
+        self._engine = engine or default_engine()
         self._frame_bytes = frame_bytes
 
     def remember(self, command: Remember, *, progress: Progress = silent) -> Description:
@@ -244,11 +244,13 @@ class Remembered:
             ((event, head),) = heads.items()
             return self._topics.existing_topic(event).wait_for(head, timeout_s)
         begun = self._clock.monotonic()
-        while timeout_s is None or self._clock.monotonic() - begun < timeout_s:
+        while True:
             for event, head in heads.items():
-                if self._topics.existing_topic(event).wait_for(head, _GLANCE_S):
+                glance_s = _GLANCE_S if timeout_s is None else min(_GLANCE_S, timeout_s)
+                if self._topics.existing_topic(event).wait_for(head, glance_s):
                     return True
-        return False
+            if timeout_s is not None and self._clock.monotonic() - begun >= timeout_s:
+                return False
 
     def _described(self, manifest: Manifest) -> Description:
         return Description(
@@ -281,6 +283,9 @@ class Remembered:
         news = look.news(progress)
         return [self._run(question, news.__getitem__).arrow() for question in look.questions]
 
+    def _run(self, question: Bound, tables: Callable[[str], Snapshot]) -> Result:
+        return run(question, tables, engine=self._engine)
+
     def _try_commit(self, look: Visit, answers: Sequence[pa.Table]) -> None:
         try:
             self.commit(look, answers)
@@ -297,7 +302,7 @@ class Remembered:
             case "whole":
                 return Result(whole[0])
             case "groups":
-                return Result(states.finish(look.shape, whole))
+                return Result(look.states.finish(look.shape, whole))
             case "rows":
                 event = bound.events[0].name
                 position = look.marks[event].position
@@ -314,7 +319,9 @@ class Remembered:
         tables = {name: table for name, (table, _) in found.items()}
         marks = {name: mark for name, (_, mark) in found.items()}
         shape = shape_of(bound, wanted.keep)
-        return Visit(wanted, journal, base, shape, tables, marks, self._clock.now_us())
+        return Visit(
+            wanted, journal, base, shape, tables, marks, States(self._engine), self._clock.now_us()
+        )
 
     def _table(self, name: str, old: Manifest | None) -> tuple[TableSnapshot, TableMark]:
         """A table, and where it stands."""
@@ -369,9 +376,9 @@ def _states(look: Visit, answers: Sequence[pa.Table]) -> list[pa.Table]:
     if not answers:
         return []
     parts = look.shape.parts
-    fresh = [states.state_of(part, each) for part, each in zip(parts, answers, strict=True)]
+    fresh = [state_of(part, each) for part, each in zip(parts, answers, strict=True)]
     if look.shape.kind == "groups" and not look.is_anew:
-        fresh[0] = states.without_nothing(look.shape, fresh[0])
+        fresh[0] = without_nothing(look.shape, fresh[0])
     return fresh
 
 

@@ -28,7 +28,6 @@ never bring one back.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -36,17 +35,18 @@ import pyarrow as pa
 from msgspec.structs import replace
 from xxhash import xxh3_128_hexdigest
 
-from strandline.query.arrow_snapshot import columns_of
 from strandline.query.bound import Bound, BoundAggregate, Column
+from strandline.query.plan import plan_of
 from strandline.query.remember.manifest import FORMAT, NO_KEEP, Keep, Kind
+from strandline.query.shape import shape_of as shape_of_answer
 from strandline.schema import Schema
 from strandline.views.table.condition import fields_of
 from strandline.views.table.snapshot import CORE
 
 Merge = Literal["sum", "min", "max"]
 
-_MOMENT = pa.timestamp("us", tz="UTC")
-_EXACT = pa.decimal128(38, 0)
+_ROWS = BoundAggregate(function="count", column=None, name="count")
+"""How many rows there are."""
 
 
 class Part(NamedTuple):
@@ -129,13 +129,16 @@ def group_columns(bound: Bound) -> list[str]:
     return [f"k{place}" for place in range(len(bound.by) + (bound.per is not None))]
 
 
+def columns_of_answer(bound: Bound) -> pa.Schema:
+    """The columns that every engine's answer has, with their types."""
+    return shape_of_answer(plan_of(bound))
+
+
 def _row_part(bound: Bound, first: int | None) -> Part:
-    columns = _kept_columns(bound)
-    asked = replace(bound, columns=columns, limit=first, offset=0)
+    asked = replace(bound, columns=_kept_columns(bound), limit=first, offset=0)
     if first is None:
         asked = replace(asked, order_by=None, descending=False)
-    types = columns_of(bound.events[0].schema)
-    return Part(asked, pa.schema([types.field(column.field) for column in columns]))
+    return Part(asked, columns_of_answer(asked))
 
 
 def _kept_columns(bound: Bound) -> tuple[Column, ...]:
@@ -152,39 +155,27 @@ def _group_part(bound: Bound) -> tuple[Part, dict[str, int]]:
             name = _name(function, aggregate.column)
             wanted[name] = replace(aggregate, function=function, name=name)
     # How many rows a group has is always known: a group is there because it has some.
-    rows = BoundAggregate(function="count", column=None, name=_name("count", None))
-    wanted.setdefault(rows.name, rows)
-    states = tuple(wanted.values())
-    merges = tuple(_merge(state) for state in states)
-    types = [_state_type(bound, state) for state in states]
-    part = _part(bound, bound.by, states, merges, types)
+    wanted.setdefault(_ROWS.name, _ROWS)
+    part = _part(bound, bound.by, tuple(wanted.values()))
     return part, {name: place for place, name in enumerate(wanted)}
 
 
 def _unique_part(bound: Bound, column: Column) -> Part:
     """A row for each value of each group, and how often it is there."""
-    count = BoundAggregate(function="count", column=None, name=_name("count", None))
     # Behind the groups even if it is one of them: then the same column, twice under two names.
     value = Column(column.event, column.field, f"unique {column.name}")
-    return _part(bound, (*bound.by, value), (count,), ("sum",), [pa.int64()])
+    return _part(bound, (*bound.by, value), (_ROWS,))
 
 
-def _part(
-    bound: Bound,
-    by: tuple[Column, ...],
-    states: tuple[BoundAggregate, ...],
-    merges: tuple[Merge, ...],
-    types: Sequence[pa.DataType],
-) -> Part:
+def _part(bound: Bound, by: tuple[Column, ...], states: tuple[BoundAggregate, ...]) -> Part:
     asked = replace(
         bound, by=by, aggregates=states, order_by=None, limit=None, offset=0, descending=False
     )
-    keys = [_MOMENT] if bound.per else []
-    keys += [_type_of(bound, column) for column in by]
-    names = [f"k{place}" for place in range(len(keys))]
-    names += [f"s{place}" for place in range(len(types))]
-    columns = pa.schema(list(zip(names, [*keys, *types], strict=True)))
-    return Part(asked, columns, len(keys), merges)
+    types = columns_of_answer(asked).types
+    keys = len(types) - len(states)
+    names = [f"k{place}" for place in range(keys)] + [f"s{place}" for place in range(len(states))]
+    columns = pa.schema(list(zip(names, types, strict=True)))
+    return Part(asked, columns, keys, tuple(_merge(state) for state in states))
 
 
 def _partial(aggregate: BoundAggregate) -> tuple[Literal["count", "total", "min", "max"], ...]:
@@ -205,19 +196,6 @@ def _merge(state: BoundAggregate) -> Merge:
             return "max"
         case _:
             return "sum"
-
-
-def _state_type(bound: Bound, state: BoundAggregate) -> pa.DataType:
-    if state.function == "count" or state.column is None:
-        return pa.int64()
-    kind = _type_of(bound, state.column)
-    if state.function == "total" and pa.types.is_integer(kind):
-        return _EXACT
-    return kind
-
-
-def _type_of(bound: Bound, column: Column) -> pa.DataType:
-    return columns_of(bound.events[column.event].schema).field(column.field).type
 
 
 def _name(function: str, column: Column | None) -> str:

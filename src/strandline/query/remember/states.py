@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.query.bound import Bound
+from strandline.query.engine import Engine
 from strandline.query.remember.shape import (
     Part,
     Shape,
+    columns_of_answer,
     group_columns,
     place_of,
     unique_columns,
@@ -30,25 +31,6 @@ def state_of(part: Part, answer: pa.Table) -> pa.Table:
     return state if part.merges else state.sort_by(SEQ)
 
 
-def merge(part: Part, states: Sequence[pa.Table]) -> pa.Table:
-    """Several states of a part as one."""
-    assert part.columns is not None
-    filled = [state for state in states if state.num_rows]
-    if len(filled) < 2:
-        return filled[0] if filled else part.columns.empty_table()
-    together = pa.concat_tables(filled)
-    if not part.merges:
-        return together
-    keys = part.columns.names[: part.keys]
-    figures = [
-        f"{function}({name}) AS {name}"
-        for name, function in zip(part.columns.names[part.keys :], part.merges, strict=True)
-    ]
-    grouping = f" GROUP BY {', '.join(keys)}" if keys else ""
-    text = f"SELECT {', '.join([*keys, *figures])} FROM together{grouping}"  # noqa: S608 - our names
-    return _ask(text, {"together": together}).cast(part.columns)
-
-
 def without_nothing(shape: Shape, state: pa.Table) -> pa.Table:
     """News of the groups without the one row that aggregates over no rows have."""
     rows = state[place_of(shape.places, "count", None)]
@@ -61,46 +43,73 @@ def in_front(shape: Shape, rows: pa.Table) -> pa.Table:
         return rows
     order = {SEQ: "ascending"}
     if shape.bound.order_by is not None:
+        field = shape.bound.order_by.field
         direction = "descending" if shape.bound.descending else "ascending"
-        order = {shape.bound.order_by.field: direction} | (
-            order if shape.bound.order_by.field != SEQ else {}
-        )
+        order = {field: direction} | ({} if field == SEQ else order)
     keys = [(name, direction, "at_end") for name, direction in order.items()]
     places = pc.sort_indices(rows, sort_keys=keys).slice(0, shape.first)
     return rows.take(places).sort_by(SEQ)
 
 
-def finish(shape: Shape, merged: Sequence[pa.Table]) -> pa.Table:
-    """The result of a query with aggregates, from a whole state of each part."""
-    keys = group_columns(shape.bound)
-    uniques = [column.field for column in unique_columns(shape.bound)]
-    joins = [_different(keys, place) for place in range(1, len(uniques) + 1)]
-    figures = [f"m.{key} AS c{place}" for place, key in enumerate(keys)]
-    for aggregate in shape.bound.aggregates:
-        column = aggregate.column
-        if aggregate.function == "count_unique" and column is not None:
-            told = f"coalesce(u{uniques.index(column.field) + 1}.different, 0)"
-        elif aggregate.function == "avg":
-            total = place_of(shape.places, "total", column)
-            count = place_of(shape.places, "count", column)
-            told = f"CAST(m.{total} AS DOUBLE) / nullif(m.{count}, 0)"
-        else:
-            told = f"m.{place_of(shape.places, aggregate.function, column)}"
-        figures.append(f"{told} AS c{len(figures)}")
-    text = (
-        f"SELECT {', '.join(figures)} FROM p0 m {' '.join(joins)} "  # noqa: S608 - our names
-        f"{_order(shape.bound, len(keys))}"
-    )
-    tables = {f"p{place}": table for place, table in enumerate(merged)}
-    return _ask(text, tables).rename_columns(list(shape.bound.names))
+class States:
+    """Calculates with states. Safe from many threads."""
 
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
 
-def only_in_first(first: pa.Table, second: pa.Table) -> pa.Table:
-    """Rows of one table that another of the same columns does not have, or not as often."""
-    names = [f"c{place}" for place in range(first.num_columns)]
-    tables = {"a": first.rename_columns(names), "b": second.rename_columns(names)}
-    found = _ask("SELECT * FROM a EXCEPT ALL SELECT * FROM b", tables)
-    return found.rename_columns(first.column_names).cast(first.schema)
+    def merge(self, part: Part, states: Sequence[pa.Table]) -> pa.Table:
+        """Several states of a part as one."""
+        assert part.columns is not None
+        filled = [state for state in states if state.num_rows]
+        if len(filled) < 2:
+            return filled[0] if filled else part.columns.empty_table()
+        if not part.merges:
+            return pa.concat_tables(filled)
+        keys = part.columns.names[: part.keys]
+        figures = [
+            f"{function}({name}) AS {name}"
+            for name, function in zip(part.columns.names[part.keys :], part.merges, strict=True)
+        ]
+        text = f"SELECT {', '.join([*keys, *figures])} FROM states{_grouped(keys)}"  # noqa: S608 - our names
+        return self._ask(text, {"states": filled}).cast(part.columns)
+
+    def finish(self, shape: Shape, merged: Sequence[pa.Table]) -> pa.Table:
+        """The result of a query with aggregates, from the whole state of each part."""
+        keys = group_columns(shape.bound)
+        uniques = [column.field for column in unique_columns(shape.bound)]
+        joins = [_different(keys, place) for place in range(1, len(uniques) + 1)]
+        figures = [f"m.{key} AS c{place}" for place, key in enumerate(keys)]
+        for aggregate in shape.bound.aggregates:
+            column = aggregate.column
+            if aggregate.function == "count_unique" and column is not None:
+                told = f"coalesce(u{uniques.index(column.field) + 1}.different, 0)"
+            elif aggregate.function == "avg":
+                total = place_of(shape.places, "total", column)
+                count = place_of(shape.places, "count", column)
+                told = f"CAST(m.{total} AS DOUBLE) / nullif(m.{count}, 0)"
+            else:
+                told = f"m.{place_of(shape.places, aggregate.function, column)}"
+            figures.append(f"{told} AS c{len(figures)}")
+        text = (
+            f"SELECT {', '.join(figures)} FROM p0 m {' '.join(joins)} "  # noqa: S608 - our names
+            f"{_order(shape.bound, len(keys))}"
+        )
+        tables = {f"p{place}": [table] for place, table in enumerate(merged)}
+        columns = columns_of_answer(shape.bound)
+        return self._ask(text, tables).rename_columns(columns.names).cast(columns)
+
+    def only_in_first(self, first: pa.Table, second: pa.Table) -> pa.Table:
+        """Rows of one table that another of the same columns does not have, or not as often."""
+        names = [f"c{place}" for place in range(first.num_columns)]
+        tables = {"a": [first.rename_columns(names)], "b": [second.rename_columns(names)]}
+        found = self._ask("SELECT * FROM a EXCEPT ALL SELECT * FROM b", tables)
+        return found.rename_columns(first.column_names).cast(first.schema)
+
+    def _ask(self, text: str, tables: dict[str, list[pa.Table]]) -> pa.Table:
+        with self._engine.session() as session:
+            for name, parts in tables.items():
+                session.register(name, parts)
+            return session.ask(text)
 
 
 def _order(bound: Bound, keys: int) -> str:
@@ -108,9 +117,8 @@ def _order(bound: Bound, keys: int) -> str:
     order = {f"c{place}": "ASC" for place in range(keys)}
     if bound.order_by is not None:
         asked = f"c{bound.names.index(bound.order_by.name)}"
-        order = {asked: "DESC" if bound.descending else "ASC"} | {
-            name: direction for name, direction in order.items() if name != asked
-        }
+        others = {name: "ASC" for name in order if name != asked}
+        order = {asked: "DESC" if bound.descending else "ASC"} | others
     sorting = ", ".join(f"{name} {direction} NULLS LAST" for name, direction in order.items())
     limit = "" if bound.limit is None else f"LIMIT {bound.limit:d} "
     return f"{'ORDER BY ' + sorting if order else ''} {limit}OFFSET {bound.offset:d}"
@@ -119,15 +127,10 @@ def _order(bound: Bound, keys: int) -> str:
 def _different(keys: Sequence[str], place: int) -> str:
     """A join with how many different values each group has, from a part that lists them."""
     figures = ", ".join([*keys, f"count(k{len(keys)}) AS different"])
-    grouping = f" GROUP BY {', '.join(keys)}" if keys else ""
     same = " AND ".join(f"m.{key} IS NOT DISTINCT FROM u{place}.{key}" for key in keys)
-    counted = f"SELECT {figures} FROM p{place}{grouping}"  # noqa: S608 - our names
+    counted = f"SELECT {figures} FROM p{place}{_grouped(keys)}"  # noqa: S608 - our names
     return f"LEFT JOIN ({counted}) u{place} ON {same or 'TRUE'}"
 
 
-def _ask(text: str, tables: dict[str, pa.Table]) -> pa.Table:
-    with duckdb.connect(":memory:") as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        for name, table in tables.items():
-            connection.register(name, table)
-        return connection.sql(text).to_arrow_table()
+def _grouped(keys: Sequence[str]) -> str:
+    return f" GROUP BY {', '.join(keys)}" if keys else ""

@@ -20,13 +20,13 @@ import msgspec
 import pyarrow as pa
 
 from strandline.query.bound import Bound
-from strandline.query.remember import states
 from strandline.query.remember.journal import Base, Journal, Piece
 from strandline.query.remember.levels import to_merge
 from strandline.query.remember.manifest import Counters, Keep, Manifest, Marks, Run
 from strandline.query.remember.news import News
 from strandline.query.remember.retention import newest_rows, runs_over, still_kept
 from strandline.query.remember.shape import Shape
+from strandline.query.remember.states import States, in_front
 from strandline.topic.progress import Progress, silent
 from strandline.views.table.snapshot import TS, Snapshot
 
@@ -63,6 +63,7 @@ class Visit:
         shape: Shape,
         tables: Mapping[str, TableSnapshot],
         marks: Marks,
+        states: States,
         now_us: int,
     ) -> None:
         self.definition = definition
@@ -71,6 +72,7 @@ class Visit:
         self.shape = shape
         self.marks = marks
         """Where the tables stand."""
+        self.states = states
         self._tables = tables
         self._now_us = now_us
         self._loaded: dict[Run, pa.Table] = {}
@@ -143,7 +145,7 @@ class Visit:
         if made.columns is None:
             return tables[-1]
         tables = [self._still_kept(table) for table in tables]
-        return states.merge(made, newest_rows(self.definition.keep, tables))
+        return self.states.merge(made, newest_rows(self.definition.keep, tables))
 
     def pieces(self, part: int, news: pa.Table) -> tuple[list[Run], list[Piece]]:
         """The runs of a part that stay, and what is to be written for the news."""
@@ -200,10 +202,10 @@ class Visit:
 
     def _written(self, part: int, tables: Sequence[pa.Table]) -> list[Piece]:
         tables = [self._still_kept(table) for table in tables]
-        made = states.merge(self.shape.parts[part], newest_rows(self.definition.keep, tables))
+        made = self.states.merge(self.shape.parts[part], newest_rows(self.definition.keep, tables))
         if self.shape.kind != "rows":
             return [Piece(part, made)]
-        made = states.in_front(self.shape, made)
+        made = in_front(self.shape, made)
         if not made.num_rows:
             return []
         return [Piece(part, made, newest_us=made[TS].cast(pa.int64())[-1].as_py())]
