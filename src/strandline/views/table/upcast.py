@@ -2,7 +2,7 @@
 
 What ``definitions.py`` allows is all there is: a field that the older version lacks is null, whole
 numbers become floating ones, a day becomes its first moment in UTC, and an enum that is a string by
-now is plain text. A column that needs no change is handed on as it is; one of a dictionary stays one.
+now is plain text. A column that needs no change is handed on as it is, dictionaries too.
 
 A day that was told with a time of day is still that day: the rest was not kept.
 """
