@@ -23,6 +23,7 @@ from bench import (
     scaling,
     series,
     spark,
+    tables,
 )
 from bench.measure import Figure
 from bench.peers import Peers, warm_up
@@ -33,7 +34,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="1 is the whole table")
     groups = ["appending", "reading", "scaling", "lake", "reservoir", "spark", "pipelines"]
-    groups += ["kv", "queues", "series", "metrics"]
+    groups += ["kv", "queues", "series", "metrics", "tables"]
     parser.add_argument("--only", choices=groups)
     parser.add_argument("--json", default="bench/results.json", help="where the figures go")
     parser.add_argument("--folder", default=None, help="where to write (default: a temp folder)")
@@ -77,6 +78,7 @@ def _run(folder: Path, only: str | None, scale: float) -> list[Figure]:
         "queues": lambda: queues.run(folder, scale=scale),
         "series": lambda: series.run(folder, scale=scale),
         "metrics": lambda: metrics.run(folder, scale=scale),
+        "tables": lambda: tables.run(folder, scale=scale),
     }
     for name, group in groups.items():
         if only in (None, name):

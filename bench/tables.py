@@ -215,9 +215,9 @@ def _asked(
 ) -> Iterator[Figure]:
     first = _seconds(lambda: store.run(question.ours).arrow())
     again = _median(lambda: store.run(question.ours).arrow())
-    theirs = _median(lambda: duck.execute(question.sql).fetch_arrow_table())
-    facts = store.run(f"EXPLAIN {question.ours}")
-    zones = f"{facts.message}"
+    theirs = _median(lambda: duck.execute(question.sql).to_arrow_table())
+    facts = msgspec.json.decode(store.run(f"EXPLAIN {question.ours}").rows()[0]["tables"])
+    zones = ", ".join(f"zones {each['zones_kept']}/{each['zones']}" for each in facts)
     goal, wanted = (">= 5x DuckDB", 5.0) if question.selective else (">= 1x DuckDB", 1.0)
     yield Figure(
         name=f"table: {question.name}",

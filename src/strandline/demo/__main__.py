@@ -1,4 +1,4 @@
-"""Plays the demo: append, kill, recover, follow, keep, view, move, add up. Fails when a check does.
+"""Plays the demo: append, kill, recover, follow, keep, view, ask, move, add up. Fails if a check does.
 
     python -m strandline.demo [--quick] [--store PATH] [--picture PATH]
 
@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 
-from strandline.demo import crash, keeping, lake, live, rates, views, windows
+from strandline.demo import crash, keeping, lake, live, rates, tables, views, windows
 from strandline.demo.scene import Scene, quick
 from strandline.demo.stage import Stage
 from strandline.env import process
@@ -50,7 +50,7 @@ def main() -> int:
 def _play(stage: Stage, scene: Scene) -> None:
     stage.console.print("[bold]Strandline[/]: one durable log, every view of it.")
     stage.console.print(f"The store is in {scene.store}", style="dim")
-    for chapter in (crash, live, keeping, views, lake, windows, rates):
+    for chapter in (crash, live, keeping, views, tables, lake, windows, rates):
         chapter.show(stage, scene)
 
 
