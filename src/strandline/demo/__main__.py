@@ -1,4 +1,4 @@
-"""Plays the demo: append, kill, recover, follow, keep, view, ask, move, add up. Fails if a check does.
+"""Plays the demo: append, kill, recover, follow, keep, view, ask, move, count. It checks itself.
 
     python -m strandline.demo [--quick] [--store PATH] [--picture PATH]
 
