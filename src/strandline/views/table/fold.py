@@ -5,8 +5,8 @@
     segments    files, with the rows up to ``segments.flushed``  files/segments.py
     hidden      seqs that were deleted though a file or memory has them
 
-Every row is in exactly one of the three at every moment under the view's lock: ``settle`` takes a
-passive away in the same step in which its file is known.
+Every row is seen once: of a passive whose file is committed already, before ``settle`` takes it away,
+a snapshot takes the file.
 
 **What is saved**: rows in memory, a page of columns for each chunk; schema, counters, and which
 files are the table's. Files are committed on their own, when they are written, so they may be ahead
@@ -169,12 +169,14 @@ class TableFold:
 
     def snapshot(self, until: int | None = None) -> PinnedTable:
         """The table as it is now, or as far as a seq."""
+        files = self.segments.pin()
         chunks = [chunk for each in (*self.passives, self.active) for chunk in each.chunks()]
         return PinnedTable(
             name=self._depot.name,
             schema=self.schema,
-            chunks=chunks,
-            files=self.segments.pin(),
+            # A file is known before its passive is taken away.
+            chunks=[chunk for chunk in chunks if chunk.last_seq > files.flushed],
+            files=files,
             hidden=self.hidden,
             position=self._applied if until is None else min(until, self._applied),
             deletes=self.deletes,

@@ -65,6 +65,22 @@ def test_a_full_memory_becomes_a_file_in_the_background(world):
     assert numbers(table) == list(range(1, 201))
 
 
+def test_no_row_is_seen_twice_between_its_file_and_the_end_of_its_memory(world, monkeypatch):
+    table = table_of(world.store)
+    fill(table, 1, 70)
+    fold = host_of(world.store).fold
+    settle, seen = fold.settle, []
+
+    def look_first(passive, left_out):
+        seen.append(numbers(table))
+        settle(passive, left_out)
+
+    monkeypatch.setattr(fold, "settle", look_first)
+    table.flush()
+
+    assert seen == [list(range(1, 71))] * 2
+
+
 def test_rows_are_there_once_after_a_restart(world):
     table = table_of(world.store)
     fill(table, 1, 100)
