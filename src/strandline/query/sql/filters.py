@@ -99,6 +99,8 @@ def bounds(where: Where | None, field: str) -> Bounds:
             continue
         first = min(test.value) if test.op == "in" else test.value
         last = max(test.value) if test.op == "in" else test.value
+        if type(first) is int and type(last) is int:  # whole numbers have a next one
+            first, last = first + (test.op == ">"), last - (test.op == "<")
         if test.op not in ("<", "<="):
             low = first if low is None else max(low, first)
         if test.op not in (">", ">="):

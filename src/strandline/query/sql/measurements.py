@@ -1,6 +1,7 @@
 """Metrics as rows, in two shapes.
 
-    metrics."telemetry"        a point each: measurement, tags (a map), field, time, ns, value, whole
+    metrics."telemetry"        a point each: measurement, tags (a map), field, time, ns, value,
+                               whole
     metrics."telemetry/cpu"    one measurement, a row for each series and time: time, ns, its tags
                                and its fields as columns, null where a row has none
 

@@ -3,8 +3,8 @@
 Points are never changed, so those of a position are those whose seq is not behind it. But what
 retention has forgotten is gone: when the floor was raised behind the position, the question is
 refused. Sources are read one after the other, some points at a time, and only those that a
-condition on ``source`` or ``tick`` allows; payloads that are in the log alone are read when they are
-asked for.
+condition on ``source`` or ``tick`` allows; payloads that are in the log alone are read when they
+are asked for.
 
 ``tick`` is what the series calls ``at``, a word that SQL keeps for itself, and counts what the
 series counts; ``time`` is the same moment as a timestamp, null when the unit is none that we know

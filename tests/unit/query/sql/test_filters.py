@@ -79,7 +79,7 @@ def test_comparisons_lists_and_nulls_are_understood():
 
     where = read(both)
 
-    assert bounds(where, "seq") == Bounds(3, None)
+    assert bounds(where, "seq") == Bounds(4, None)
     assert values(where, "s") == {'x" and (y'}
     assert bounds(where, "n") == Bounds(2, 9)
     assert read(pc.field("n").is_null()) == Comparison("n", "null", None)

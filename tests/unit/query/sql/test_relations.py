@@ -230,7 +230,7 @@ def test_a_measurement_has_its_tags_and_fields_as_columns(world):
 
     found = ask(
         world.store,
-        'SELECT ns, host, tag_time, load, jobs, "field_load" FROM metrics."m/cpu" ORDER BY ns, host',
+        'SELECT ns, host, tag_time, load, jobs, field_load FROM metrics."m/cpu" ORDER BY ns, host',
     )
 
     assert found == [
