@@ -1,0 +1,187 @@
+"""Promise: every question has the answer that a plain loop over the rows gives, in the same order;
+wherever the rows are: in tables of Arrow, in a store's memory, in its files, or in all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from datetime import date, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from strandline.query import execute
+from strandline.query.arrow_snapshot import ArrowSnapshot, columns_of
+from strandline.query.binding import bind
+from strandline.query.engine import Engine
+from strandline.query.execute import run
+from strandline.query.periods import Calendar
+from strandline.schema import Schema
+from strandline.views.table.snapshot import Snapshot
+from tests.property.query_cases import BEGIN, cases, rows_of
+from tests.property.query_oracle import Case, Row, Rows, answer
+from tests.unit.store.world import World
+
+Stored = dict[str, list[dict[str, Any]]]
+Snapshots = dict[str, Snapshot]
+Maker = Callable[[Case, Stored], AbstractContextManager[tuple[Snapshots, Rows]]]
+ENGINE = Engine(threads=2)
+NO_MEMORY = Engine(threads=2, memory_max=1)
+"""Every table is too large for it, and is streamed."""
+
+
+def _numbered(stored: list[dict[str, Any]]) -> list[Row]:
+    """Rows as a store would number them, with gaps."""
+    at, rows = BEGIN, []
+    for place, row in enumerate(stored):
+        at += timedelta(microseconds=row["pause_us"])
+        fields = {name: value for name, value in row.items() if name != "pause_us"}
+        rows.append({"seq": 2 * place + 1, "ts": at} | fields)
+    return rows
+
+
+@contextmanager
+def arrow_tables(case: Case, stored: Stored) -> Iterator[tuple[Snapshots, Rows]]:
+    """Two pieces of each table, out of order, text in one of them as a dictionary."""
+    snapshots: Snapshots = {}
+    rows = {event: _numbered(own) for event, own in stored.items()}
+    for event, own in rows.items():
+        schema = Schema(1, case.fields[event])
+        whole = pa.Table.from_pylist(own, schema=columns_of(schema))
+        half = len(own) // 2
+        pieces = [_coded(whole.slice(half)), whole.slice(0, half)]
+        snapshots[event] = ArrowSnapshot(event, schema, pieces)
+    yield snapshots, rows
+
+
+def _coded(table: pa.Table) -> pa.Table:
+    for place, field in enumerate(table.schema):
+        if field.type == pa.string():
+            table = table.set_column(place, field.name, table[field.name].dictionary_encode())
+    return table
+
+
+def in_store(state: str) -> Maker:
+    """Tables of a store, whose rows are where the name says."""
+
+    @contextmanager
+    def make(case: Case, stored: Stored) -> Iterator[tuple[Snapshots, Rows]]:
+        world = World()
+        rows = {
+            event: _filled(world, state, event, case.fields[event], own)
+            for event, own in stored.items()
+        }
+        tables = {event: world.store.table(event).snapshot() for event in stored}
+        for event, snapshot in tables.items():
+            _add_times(rows[event], snapshot)
+        yield tables, rows
+        world.store.close()
+
+    return make
+
+
+def _filled(
+    world: World, state: str, event: str, fields: dict[str, str], stored: list[dict[str, Any]]
+) -> list[Row]:
+    flush_rows = 1000 if state == "memory" else 4
+    table = world.store.table(event, flush_rows=flush_rows, zone_rows=256)
+    table.define(fields)
+    rows = []
+    for place, row in enumerate(stored):
+        world.clock.advance(row["pause_us"] / 1e6)
+        values = {name: _json(row[name]) for name in fields}
+        seq = table.store(row["context"], values).first_seq
+        rows.append({"seq": seq} | {name: row[name] for name in ("context", *fields)})
+        if state == "mixed" and place % 9 == 5:
+            table.flush()
+    if state in ("files", "merged"):
+        table.flush()
+    if state == "merged":
+        table.compact()
+    return rows
+
+
+def _json(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _add_times(rows: list[Row], snapshot: Snapshot) -> None:
+    """The time of an append is the store's business."""
+    parts = snapshot.read(["seq", "ts"]).tables()
+    times = {row["seq"]: row["ts"] for part in parts for row in part.to_pylist()}
+    for row in rows:
+        row["ts"] = times[row["seq"]]
+
+
+def _same(found: Any, wanted: Any) -> bool:
+    if isinstance(wanted, float) and isinstance(found, float):
+        return math.isclose(found, wanted, rel_tol=1e-9, abs_tol=1e-9)
+    return type(found) is type(wanted) and bool(found == wanted)
+
+
+def _check(case: Case, stored: Stored, maker: Maker, engine: Engine = ENGINE) -> None:
+    with maker(case, stored) as (snapshots, rows):
+        columns, wanted = answer(case, rows)
+        schemas = {event: snapshot.schema for event, snapshot in snapshots.items()}
+        calendar = Calendar(case.timezone, case.week_start)
+        bound = bind(case.query, schemas.get, events=list(schemas), calendar=calendar)
+
+        result = run(bound, snapshots.__getitem__, engine=engine)
+
+        assert result.columns == columns
+        found = result.tuples()
+        assert len(found) == len(wanted), (found, wanted)
+        for row, right in zip(found, wanted, strict=True):
+            assert all(map(_same, row, right)), (row, right)
+
+
+@st.composite
+def _questions(draw: st.DrawFn, *, steps_max: int, rows_max: int) -> tuple[Case, Stored]:
+    case = draw(cases(steps_max=steps_max))
+    names = [case.query.event.text, *(step.event.text for step in case.query.steps)]
+    stored = {name: draw(rows_of(case.fields[name], rows_max)) for name in dict.fromkeys(names)}
+    return case, stored
+
+
+@settings(max_examples=200, deadline=None)
+@given(question=_questions(steps_max=0, rows_max=25))
+def test_questions_to_one_event(question):
+    _check(*question, arrow_tables)
+
+
+@settings(max_examples=200, deadline=None)
+@given(question=_questions(steps_max=3, rows_max=12))
+def test_sequences(question):
+    _check(*question, arrow_tables)
+
+
+@settings(max_examples=100, deadline=None)
+@given(question=_questions(steps_max=2, rows_max=12))
+def test_questions_whose_tables_do_not_fit_in_memory(question):
+    _check(*question, arrow_tables, NO_MEMORY)
+
+
+@settings(max_examples=100, deadline=None)
+@given(question=_questions(steps_max=0, rows_max=12))
+def test_first_rows_that_are_looked_for_with_few_columns(question):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(execute, "TWO_TURNS_ROWS_MIN", 1)
+        _check(*question, in_store("mixed"))
+
+
+@pytest.mark.parametrize("state", ["memory", "passive", "files", "merged", "mixed"])
+@settings(max_examples=25, deadline=None)
+@given(question=_questions(steps_max=0, rows_max=25))
+def test_questions_to_one_event_of_a_store(state, question):
+    _check(*question, in_store(state))
+
+
+@pytest.mark.parametrize("state", ["memory", "passive", "files", "merged", "mixed"])
+@settings(max_examples=15, deadline=None)
+@given(question=_questions(steps_max=3, rows_max=8))
+def test_sequences_of_a_store(state, question):
+    _check(*question, in_store(state))
