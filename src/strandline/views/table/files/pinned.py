@@ -30,6 +30,8 @@ class Pinned:
         self.files: tuple[LakeFile, ...] = manifest.files if manifest is not None else ()
         self.floor = manifest.floor if manifest is not None else 1
         """Rows below are gone."""
+        self.flushed = manifest.last_seq if manifest is not None else 0
+        """The files answer for the seqs up to here: rows elsewhere up to here are the same ones."""
         hidden = manifest.deleted if manifest is not None else None
         self.hidden = BitMap64() if hidden is None else hidden
         """Seqs that are gone though a file may hold them. Not to be changed."""

@@ -106,6 +106,8 @@ class Segments:
         self._changing = threading.RLock()  # held for whole commits
         self._counting = threading.RLock()  # held for moments; a finalizer may come in between
         self._version = _Version(None, ExitStack())
+        self._is_unsure = False
+        """A commit failed, and nobody knows whether it happened: read what is there."""
 
     @property
     def manifest(self) -> Manifest | None:
@@ -144,6 +146,7 @@ class Segments:
                 self._know(self._ledger.load())
             except UnknownTopic:
                 return
+            self._is_unsure = False
 
     def add(self, table: pa.Table, first_seq: int, last_seq: int, schema: Schema) -> None:
         """Rows up to a seq become a file, those at least that are in no file yet.
@@ -185,7 +188,7 @@ class Segments:
     def drop(self) -> None:
         """The table is gone: every file leaves, and none can be added."""
         with self._changing:
-            if self.manifest is None:
+            if self.manifest is None or self._is_unsure:
                 self.load()
             if self.manifest is not None:
                 at_us = self._clock.now_us()
@@ -237,13 +240,14 @@ class Segments:
         self._cache.close()
 
     def _begin_merge(self, schema: Schema, *, purge: bool) -> bool:
-        pinned = self.pin()
-        rules = msgspec.structs.replace(self._rules, hidden_share=0.0) if purge else self._rules
-        files = next_merge(pinned.files, pinned.hidden, rules)
-        if not files or self.readonly:
-            pinned.close()
+        if self.readonly:
             return False
-        pinned.close()
+        if self._is_unsure:
+            self.load()
+        rules = msgspec.structs.replace(self._rules, hidden_share=0.0) if purge else self._rules
+        files = next_merge(self.files, self.hidden, rules)
+        if not files:
+            return False
         self.set_schema(schema)
         pinned = self.pin()
         attempt = self._disk.random_id().hex()
@@ -307,9 +311,13 @@ class Segments:
             raise Invalid(f"the files of {self._name!r} are open for reading alone")
         if self.manifest is None:
             self._know(self._ledger.create(self._name, epoch=self._epoch, term=self._term()))
+        elif self._is_unsure:
+            self.load()
 
     def _commit(self, change: Change) -> None:
+        self._is_unsure = True  # from here on until it is known what came of it
         self._know(self._ledger.commit(change, term=self._term()))
+        self._is_unsure = False
 
     def _known(self) -> Manifest:
         manifest = self.manifest
