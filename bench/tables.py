@@ -144,7 +144,7 @@ def _questions(rows: int) -> list[Question]:
     span_us = rows * table_data.STEP_US
     start_us = table_data.START_US + span_us // 2
     end_us = start_us + span_us // 500
-    range_sql = f"at >= make_timestamptz({start_us}) and at < make_timestamptz({end_us})"
+    range_sql = f'"at" >= make_timestamptz({start_us}) and "at" < make_timestamptz({end_us})'
     per_day = "cast(at / 86400000000 as integer)"
     return [
         Question(
@@ -185,7 +185,7 @@ def _questions(rows: int) -> list[Question]:
         Question(
             "count and average by day",
             "QUERY visit COUNT, AVG amount PER DAY USING at",
-            "select date_trunc('day', at), count(*), avg(amount) from visit group by 1 order by 1",
+            "select date_trunc('day', \"at\"), count(*), avg(amount) from visit group by 1 order by 1",
             f"select {per_day}, count(*), avg(amount) from visit group by 1 order by 1",
             False,
         ),
@@ -198,12 +198,12 @@ def _questions(rows: int) -> list[Question]:
         ),
         Question(
             "two steps of a user within an hour",
-            "QUERY visit FOLLOWED BY visit WITHIN 1 HOUR LINKED BY context "
+            "QUERY visit FOLLOWED BY visit WITHIN 1 HOUR LINKED BY context USING at "
             'WHERE visit.device = "tv" AND visit2.paid COUNT',
             "with a as (select * from visit where device = 'tv'), "
             "b as (select * from visit where paid) "
-            "select count(*) from a asof join b on a.context = b.context and a.at < b.at "
-            "where b.at <= a.at + interval 1 hour",
+            'select count(*) from a asof join b on a.context = b.context and a."at" < b."at" '
+            'where b."at" <= a."at" + interval 1 hour',
             None,
             False,
         ),
@@ -215,7 +215,7 @@ def _asked(
 ) -> Iterator[Figure]:
     first = _seconds(lambda: store.run(question.ours).arrow())
     again = _median(lambda: store.run(question.ours).arrow())
-    theirs = _median(lambda: duck.execute(question.sql).to_arrow_table())
+    theirs = _median(lambda: duck.sql(question.sql).to_arrow_table())
     facts = msgspec.json.decode(store.run(f"EXPLAIN {question.ours}").rows()[0]["tables"])
     zones = ", ".join(f"zones {each['zones_kept']}/{each['zones']}" for each in facts)
     goal, wanted = (">= 5x DuckDB", 5.0) if question.selective else (">= 1x DuckDB", 1.0)

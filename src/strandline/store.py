@@ -101,7 +101,9 @@ class Store(Doors):
         if readonly:
             store_id = system.read(self._disk, self.path)
             self._found = self._recover(store_id, progress)
-            self._views = make_views(self._base, self, None, store_id=store_id)
+            self._views = make_views(
+                self._base, self, None, store_id=store_id, trash=self._found.catalog.lake_trash
+            )
         else:
             self._open_for_writing(progress, start_jobs=start_jobs)
 
@@ -345,7 +347,13 @@ class Store(Doors):
             changing=self._checkpointing,
         )
         self._inbox = make_inbox(self._base, self, self.id)
-        self._views = make_views(self._base, self, intake, store_id=found.store_id)
+        self._views = make_views(
+            self._base,
+            self,
+            intake,
+            store_id=found.store_id,
+            trash=found.catalog.lake_trash,
+        )
         self._space = SpaceWatch(disk, layout, self._shards, self._settings.space)
         self._space.make_room()
         reopen.quarantine_orphans(disk, layout, roots, found)

@@ -124,7 +124,14 @@ def make_inbox(base: Base, store: Receiver, store_id: str) -> Inbox:
     )
 
 
-def make_views(base: Base, topics: Topics, intake: Intake | None, *, store_id: bytes) -> Views:
+def make_views(
+    base: Base,
+    topics: Topics,
+    intake: Intake | None,
+    *,
+    store_id: bytes,
+    trash: set[int],
+) -> Views:
     """The views of a store; without the lake's door they are read-only."""
     depot = partial(
         Depot,
@@ -134,6 +141,7 @@ def make_views(base: Base, topics: Topics, intake: Intake | None, *, store_id: b
         store_id=store_id,
         spool=base.layout.spool,
         term=None if intake is None else intake.term,
+        trash=trash.add,
     )
     shelf = Shelf(
         base.layout.views,

@@ -20,7 +20,7 @@ from strandline.env.disk import Disk
 from strandline.env.objects import Objects
 from strandline.env.probe import probe
 from strandline.errors import Invalid
-from strandline.lake import terms
+from strandline.lake import keys, terms
 from strandline.lake.entry import LakeFile
 from strandline.lake.ledger import Change, Ledger
 from strandline.lake.manifest import Manifest
@@ -84,9 +84,7 @@ class Intake:
 
     def write_full(self, topic_id: int) -> Manifest:
         """A full manifest of what is known, for readers who cannot read what is there."""
-        return self._ledger(topic_id).commit(
-            lambda manifest: manifest, term=self.term(), full=True
-        )
+        return self._ledger(topic_id).commit(lambda manifest: manifest, term=self.term(), full=True)
 
     def commit(self, topic_id: int, change: Change) -> Manifest:
         return self._ledger(topic_id).commit(change, term=self.term())
@@ -106,6 +104,11 @@ class Intake:
     def discard(self, topic_id: int, file: LakeFile) -> None:
         """Delete a file that was written and that no manifest will ever list."""
         self._uploads.discard(topic_id, file)
+
+    def clear(self, topic_id: int) -> None:
+        """Delete all that is left of a topic that was dropped from the lake, but its manifests."""
+        left = [info.key for info in self._objects.list(f"{keys.data_folder(topic_id)}/")]
+        self._objects.delete(left)
 
     def sweep(self, topic_id: int, *, orphans: bool = False) -> Swept:
         """Delete what no retained manifest of a topic needs any more."""

@@ -10,14 +10,14 @@ table that comes twice is seen once.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Protocol
 
 import msgspec
 import pyarrow as pa
 
 from strandline.env.clock import Clock
-from strandline.errors import Invalid, StrandlineError
+from strandline.errors import Invalid, StrandlineError, UnknownTopic
 from strandline.query import commands
 from strandline.query.binding import bind
 from strandline.query.bound import Bound
@@ -197,7 +197,7 @@ class Questions:
             self._schema,
             lambda bound: self._ask(bound).arrow(),
             text,
-            events=self.events(),
+            events=self._hints(),
             calendar=self._calendar,
         )
         points = [msgspec.to_builtins(point) for point in drawn.points]
@@ -245,13 +245,16 @@ class Questions:
     def _bind(
         self, command: commands.Query | commands.Replay | commands.DeleteEvents, text: str
     ) -> Bound:
-        return bind(command, self._schema, text, events=self.events(), calendar=self._calendar)
+        return bind(command, self._schema, text, events=self._hints(), calendar=self._calendar)
 
     def _bind_text(self, text: str) -> Bound:
         command = parse(text)
         if not isinstance(command, Query):
             raise Invalid(f"only a QUERY can be remembered: {text}")
         return self._bind(command, text)
+
+    def _hints(self) -> Collection[str]:
+        return _Events(self.events)
 
     def _known(self, event: Name, text: str) -> Table:
         if self._schema(event.text) is None:
@@ -262,7 +265,11 @@ class Questions:
         return self._store.table(event.text)
 
     def _schema(self, event: str) -> Schema | None:
-        if event not in self._tables():
+        try:
+            views = self._store.existing_topic(event).config.views
+        except (Invalid, UnknownTopic):
+            return None
+        if views.table is None:
             return None
         schema = self._store.table(event).schema
         return schema if schema.version else None
@@ -281,6 +288,22 @@ class Questions:
         if schema != "remembered":
             return None
         return self.remembered.show(name).arrow()
+
+
+class _Events(Collection[str]):
+    """Names that are looked up when somebody wants them: there may be many topics."""
+
+    def __init__(self, find: Callable[[], list[str]]) -> None:
+        self._find = find
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._find())
+
+    def __len__(self) -> int:
+        return len(self._find())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._find()
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:

@@ -372,6 +372,7 @@ class Relocator:
             change = partial(Manifest.with_dropped, at_us=now_us)
             manifest = self._sweep(self._intake.commit(topic_id, change))
             if not manifest.removed:
+                self._intake.clear(topic_id)
                 self._catalog.lake_trash.discard(topic_id)
 
     def _sweep(self, manifest: Manifest) -> Manifest:

@@ -92,6 +92,8 @@ class Host(Generic[F]):
         """Records that were folded in since the last save."""
         self.turn: Callable[[], None] | None = None
         """What the view wants done again and again, by whoever has the time."""
+        self.when_dropped: Callable[[], None] | None = None
+        """What is to be done when its topic was deleted."""
         self._make = make
         self._own: list[deque[_Own]] = [deque() for _ in topics]
         self._views_seen: object = None

@@ -339,6 +339,8 @@ class Shelf:
             if not all(self._is_alive(topic.identity[0]) for topic in host.topics):
                 self._facades.pop(key, None)
                 self._hosts.pop(key, None)
+                if host.when_dropped is not None:
+                    host.when_dropped()
                 self._end(host)
 
     def _end(self, host: Host[Any]) -> None:

@@ -70,6 +70,8 @@ class Depot(NamedTuple):
     term: Callable[[], int] | None
     """The store's term in the lake, which this asks for when it is first needed; None to a store
     that is open read-only."""
+    trash: Callable[[int], object]
+    """Takes the id of files that nobody needs any more: they leave the lake after its grace."""
     cache: Share
     """Where memory is counted that may be given back at any time."""
 

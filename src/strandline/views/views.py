@@ -103,6 +103,8 @@ class Views:
             )
         if if_empty and topic.statistics().count:
             return []  # it will be refused
+        if topic.config.views.table is not None:
+            self.open("table", name, {})  # it has files, and knows which
         names = self._topics.topics(f"{name}:")
         owners = {each: self._topics.existing_topic(each).config.views.owner for each in names}
         return [each for each, owner in owners.items() if owner == name]

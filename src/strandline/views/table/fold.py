@@ -5,8 +5,8 @@
     segments    files, with the rows up to ``segments.flushed``  files/segments.py
     hidden      seqs that were deleted though a file or memory has them
 
-Every row is seen once: of a passive whose file is committed already, before ``settle`` takes it away,
-a snapshot takes the file.
+Every row is seen once: when a passive's file is committed and ``settle`` has not taken the passive
+away yet, a snapshot takes the file.
 
 **What is saved**: rows in memory, a page of columns for each chunk; schema, counters, and which
 files are the table's. Files are committed on their own, when they are written, so they may be ahead
@@ -96,6 +96,10 @@ class TableFold:
         self._account = Account(world.share)
         self._ram_max = max(_RAM_MIN, world.share.limit // 8)
 
+    def __del__(self) -> None:
+        if hasattr(self, "segments"):
+            self.segments.close()
+
     def load(self, session: Session, space: int, state: bytes) -> None:
         self._space = space
         if not state:
@@ -106,6 +110,9 @@ class TableFold:
         self._number = found.number
         self.segments = self._files(found.number)
         self.segments.load()
+        manifest = self.segments.manifest
+        if manifest is not None and manifest.dropped:
+            raise Corrupt("the files of a table were thrown away", path=self._depot.name)
         self.schema, self.deletes = found.schema, found.deletes
         self.retained_us = found.retained_us
         self._misfits, self._applied = found.misfits, found.applied
@@ -223,8 +230,9 @@ class TableFold:
         self.gone = self.gone - seqs
 
     def discard(self) -> None:
-        """The table begins anew: its files are nobody's any more."""
-        self.segments.drop()
+        """The table is no more, or begins anew: its files are nobody's."""
+        if self.segments.exists():
+            self._depot.trash(self._table_id(self._number))
 
     def digest(self) -> bytes:
         """A sum over rows: it does not depend on their order, nor on where they are."""
@@ -306,12 +314,14 @@ class TableFold:
             if not segments.exists():
                 return segments
             if not segments.readonly:
-                segments.drop()
+                self._depot.trash(self._table_id(self._number))
             self._number += 1
 
+    def _table_id(self, number: int) -> int:
+        seed = msgspec.msgpack.encode((*self._depot.identity, number))
+        return xxh3_64_intdigest(seed) | _OWN_ID
+
     def _files(self, number: int) -> Segments:
-        topic_id, created_us = self._depot.identity
-        seed = msgspec.msgpack.encode((topic_id, created_us, number))
         depot = self._depot
         return Segments(
             depot.objects,
@@ -319,9 +329,9 @@ class TableFold:
             self._world.clock,
             depot.settings,
             store_id=depot.store_id,
-            table_id=xxh3_64_intdigest(seed) | _OWN_ID,
+            table_id=self._table_id(number),
             name=f"{self._depot.name}:table",
-            epoch=created_us,
+            epoch=depot.identity[1],
             term=depot.term or (lambda: None),
             readonly=depot.term is None,
             spool=depot.spool,

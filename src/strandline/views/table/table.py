@@ -64,6 +64,7 @@ class Table:
         self._share = host.world.share
         self._share.evicts(_evictor(weakref.ref(host)))
         host.turn = self._upkeep.turn
+        host.when_dropped = self._discard
 
     def __repr__(self) -> str:
         return f"Table({self.name!r})"
@@ -166,6 +167,9 @@ class Table:
             schema_version=view.schema.version,
             position=view.position,
         )
+
+    def _discard(self) -> None:
+        self._host.fold.discard()
 
     def _validator(self) -> Validator:
         schema = self.schema
