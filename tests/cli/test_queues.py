@@ -279,7 +279,7 @@ def test_a_person_is_asked_before_a_purge(dead: Command, program: Program, termi
         (["claim", "mails", "--wait", "x"], "'x' is not a duration", "--help"),
         (["ack", "mails"], "name the jobs", "--help"),
         (["ack", "mails", "17"], "'17' is no ticket", "strandline queue claim"),
-        (["ack", "mails", "1:" + "9" * 30], "is no ticket", "strandline queue claim"),
+        (["ack", "mails", "1:" + "9" * 80], "is no ticket", "strandline queue claim"),
         (["release", "mails", ""], "name the worker", "--help"),
         (["peek", "mails", "--max", "-1"], "peek at 1 to", "--help"),
         (["clam", "mails"], '"clam"', 'did you mean "claim"?'),

@@ -196,7 +196,7 @@ class QueueMachine(RuleBasedStateMachine):
             available = model.available(self.now, self.now_us)
             if all(job.deliveries < DELIVERIES_MAX for job in available[:count]):
                 return available[:count]
-            worn = [job for job in available if job.deliveries >= DELIVERIES_MAX]
+            worn = [job for job in available[:count] if job.deliveries >= DELIVERIES_MAX]
             for job in sorted(worn, key=lambda job: job.seq):
                 model.dead.append(model.jobs.pop(job.seq))
 
@@ -374,7 +374,8 @@ def _told(job: Job) -> tuple[object, ...]:
     group = 0 if job.group is None else hash_of(job.group)
     waits = 0 if job.lease else 1
     times = job.not_before, job.expires
-    return (waits, job.priority, job.deliveries, job.lease, *times, unique, group)
+    lease = job.lease & ((1 << 64) - 1)  # without the life of the queue
+    return (waits, job.priority, job.deliveries, lease, *times, unique, group)
 
 
 def _jobs_of(fold) -> dict[int, tuple[object, ...]]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # views are loaded when one is asked for
     from strandline.views.queue.queue import Queue
 
 PLACE = kv.PLACE + 1  # among the commands of the help page
-_TICKET = re.compile(r"(\d{1,18}):(\d{1,18})")
+_TICKET = re.compile(r"(\d{1,18}):([0-9a-f]{1,64})")
 
 app = App(
     name="queue", help="Put, claim and settle jobs of a queue; see to its dead.", sort_key=PLACE
@@ -328,7 +328,7 @@ def _ticket(text: str) -> Ticket:
         error = Invalid(f"{text!r} is no ticket: it is SEQ:LEASE")
         error.add_note("`strandline queue claim` prints the ticket of every job")
         raise error
-    return Ticket(int(found[1]), int(found[2]))
+    return Ticket(int(found[1]), int(found[2], 16))
 
 
 def _tally(name: str, found: list[Put]) -> Row:
@@ -351,8 +351,8 @@ def _tally(name: str, found: list[Put]) -> Row:
 
 
 def _job_row(job: Job) -> Row:
-    ticket = f"{job.seq}:{job.lease}"
-    json: Json = {"ticket": ticket, "seq": job.seq, "lease": job.lease, "ts": job.ts}
+    ticket = f"{job.seq}:{job.lease:x}"
+    json: Json = {"ticket": ticket, "seq": job.seq, "ts": job.ts}
     json |= {"deliveries": job.deliveries, "deadline": job.deadline}
     columns: Cells = {
         "ticket": ticket,

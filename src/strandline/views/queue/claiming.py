@@ -23,8 +23,8 @@ from strandline.views.queue.bell import Bell
 from strandline.views.queue.codec import CLAIM, END, LOST, NO_SEQS, Seqs, Word
 from strandline.views.queue.dead import DeadLetters
 from strandline.views.queue.expiry import end_expired
-from strandline.views.queue.fold import JOBS, QueueFold
-from strandline.views.queue.job import Job
+from strandline.views.queue.fold import JOBS, LEASES, QueueFold
+from strandline.views.queue.job import Job, life_of
 from strandline.views.queue.jobs import LEASE_BITS
 from strandline.views.queue.settling import Settling, said
 from strandline.views.view import Draft
@@ -169,12 +169,13 @@ class Claiming:
     def _hand_over(self, claim: int, done: _Pass) -> bool:
         """Give everybody his jobs; whether anybody got one."""
         lost: list[int] = []
+        life = life_of(self._host.topics[LEASES])
         for number, hand in enumerate(done.hands, claim):
             deadline = done.now_us + hand.lease_ms * 1000
             found = {record.seq: record for record in self._host.records(JOBS, hand.seqs.tolist())}
-            leases = range(number << LEASE_BITS, (number << LEASE_BITS) + len(hand.seqs))
-            named = zip(hand.seqs.tolist(), leases, hand.deliveries.tolist(), strict=True)
-            for seq, lease, deliveries in named:
+            first = life + (number << LEASE_BITS)
+            told = zip(hand.seqs.tolist(), hand.deliveries.tolist(), strict=True)
+            for lease, (seq, deliveries) in enumerate(told, first):
                 record = found.get(seq)
                 if record is None:
                     lost.append(seq)

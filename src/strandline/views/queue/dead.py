@@ -66,19 +66,17 @@ class DeadLetters:
 
     def count(self) -> int:
         """How many there are."""
-        try:
-            return self._topic().statistics().count
-        except UnknownTopic:  # read-only, and nothing ever died
-            return 0
+        topic = self._found()
+        return 0 if topic is None else topic.statistics().count
 
     def letters(self, *, after: int = 0, limit: int = 100) -> list[DeadLetter]:
         """Dead letters behind a seq, oldest first."""
         check_whole(after=after, limit=limit)
         if after < 0 or limit < 1:
             raise Invalid("after is 0 or a seq, limit is at least 1")
-        topic = self._topic()
+        topic = self._found()
         found: list[DeadLetter] = []
-        while len(found) < limit:
+        while topic is not None and len(found) < limit:
             page = topic.read(after, limit - len(found), size_max=BYTES_AT_ONCE)
             found += map(letter.decode, page.records)
             after = page.next
@@ -225,8 +223,10 @@ class DeadLetters:
             check_whole(limit=limit)
             if limit < 1:
                 raise Invalid(f"limit is at least 1, not {limit}")
-        topic, after = self._topic(), 0
-        head, left = topic.head_seq, limit
+        topic, after, left = self._found(), 0, limit
+        if topic is None:
+            return
+        head = topic.head_seq
         while after < head and left != 0:
             with self._working:  # nobody else may take the same letters meanwhile
                 self.finish()
@@ -237,6 +237,13 @@ class DeadLetters:
                     act(meant)
             left = None if left is None else left - len(meant)
             after = page.next
+
+    def _found(self) -> Topic | None:
+        """Their topic; None when the store is read-only and nothing ever died."""
+        try:
+            return self._topic()
+        except UnknownTopic:
+            return None
 
     def _delete(self, seqs: Sequence[int]) -> None:
         topic = self._topic()

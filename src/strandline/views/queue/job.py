@@ -1,4 +1,9 @@
-"""What users of a queue get and give: jobs, what was done with them, numbers."""
+"""What users of a queue get and give: jobs, what was done with them, numbers.
+
+A lease is one number to its holder: which life of the queue's topics it is of, above the lowest 64
+bits, and there the lease as the fold knows it. Seqs begin anew in a queue that is deleted and made
+again, and so do those; a ticket of the one before is never a ticket of the next.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,11 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from strandline.record import Record
+from strandline.topic.topic import Topic
+
+NOBODYS = -1
+_FOLD_BITS = 64
+_TOPIC_BITS = 32
 
 
 class Held(Protocol):
@@ -25,6 +35,17 @@ class Ticket(NamedTuple):
 
     seq: int
     lease: int
+
+
+def life_of(leases: Topic) -> int:
+    """What is above the lowest bits of all leases that are told in this topic."""
+    topic_id, began_us = leases.identity
+    return (began_us << _TOPIC_BITS | topic_id) << _FOLD_BITS
+
+
+def of_this_life(lease: int, life: int) -> int:
+    """The lease as the fold knows it; of another life, one that nobody ever has."""
+    return lease - life if lease >> _FOLD_BITS == life >> _FOLD_BITS else NOBODYS
 
 
 class Put(msgspec.Struct, frozen=True, gc=False):
@@ -69,7 +90,7 @@ class Job:
         self._settles = settles
         self.seq = record.seq
         self.lease = lease
-        """Never given twice."""
+        """Never given twice, nor by another queue that has this name later."""
         self.deliveries = deliveries
         """How often it was given out, this time included."""
         self.deadline = deadline

@@ -26,7 +26,7 @@ from strandline.views.queue.codec import (
     encode_word,
 )
 from strandline.views.queue.fold import LEASES, QueueFold
-from strandline.views.queue.job import Held, Settled
+from strandline.views.queue.job import Held, Settled, life_of, of_this_life
 from strandline.views.queue.times import moment_after
 from strandline.views.view import Draft
 
@@ -85,7 +85,8 @@ class Settling:
         return released
 
     def _settle(self, held: Sequence[Held], words: Words) -> Settled:
-        named = {one.seq: one.lease for one in held}
+        life = life_of(self._host.topics[LEASES])
+        named = {one.seq: of_this_life(one.lease, life) for one in held}
         seqs = np.fromiter(named, dtype=np.int64, count=len(named))
         leases = np.fromiter(named.values(), dtype=np.int64, count=len(named))
         if not len(seqs):

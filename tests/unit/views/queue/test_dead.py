@@ -117,6 +117,9 @@ def test_a_read_only_queue_tells_what_it_has_and_gives_nothing_out():
 
     assert (queue.statistics().ready, queue.statistics().dead) == (1, 0)
     assert [job.data for job in queue.peek()] == [b"a"]
+    assert queue.dead.letters() == []
+    assert queue.dead.redrive(dry_run=True).matched == 0
+    assert queue.dead.purge(dry_run=True) == 0
     with pytest.raises(Invalid):
         queue.claim()
     store.close()

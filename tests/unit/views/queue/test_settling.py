@@ -186,6 +186,41 @@ def test_a_lease_from_before_a_restart_is_good():
     assert not queue.ack(Ticket(job.seq, job.lease))
 
 
+@pytest.mark.parametrize("reopened", [False, True])
+def test_a_ticket_of_a_deleted_queue_is_none_of_the_next_one_with_its_name(reopened):
+    world = World()
+    queue = queue_of(world.store)
+    queue.put(b"old")
+    (old,) = queue.claim()
+    for name in (queue.name, f"{queue.name}:leases"):
+        world.store.delete_topic(name)
+    if reopened:
+        world.reopen()
+
+    queue = queue_of(world.store)
+    queue.put(b"new")
+    (new,) = queue.claim()
+    ticket = Ticket(old.seq, old.lease)
+    settled = [queue.ack(ticket), queue.nack(ticket), queue.extend(ticket)]
+
+    low = (1 << 64) - 1
+    assert (old.seq, old.lease & low) == (new.seq, new.lease & low)  # else this test tells nothing
+    assert settled == [False, False, False]
+    assert queue.ack_many([ticket]).skipped == (old.seq,)
+    assert queue.statistics().in_flight == 1
+    assert queue.ack(Ticket(new.seq, new.lease))
+
+
+@pytest.mark.parametrize("lease", [0, -1, 1 << 300, 65_536])
+def test_a_lease_that_was_never_given_is_not_held(lease):
+    queue = queue_of(World().store)
+    queue.put(b"a")
+    queue.claim()
+
+    assert not queue.ack(Ticket(1, lease))
+    assert queue.statistics().in_flight == 1
+
+
 def test_what_is_not_held_is_skipped_and_the_rest_is_done():
     queue = queue_of(World().store)
     queue.put_many([b"a", b"b", b"c"])
