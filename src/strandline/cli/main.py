@@ -25,6 +25,7 @@ from strandline.cli import (
     read,
     reservoir,
     series,
+    sql,
     topics,
     views,
 )
@@ -50,6 +51,7 @@ def make_app() -> App:
     app.command(topics.app)
     for group in (views, kv, queues, series, metrics, groups):
         app.command(group.app)
+    app.command(sql.sql, sort_key=sql.PLACE)
     app.command(lake.app)
     app.command(pipeline.app)
     for place, command in enumerate(care, start=pipeline.PLACE + 1):

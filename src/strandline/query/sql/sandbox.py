@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -47,8 +48,8 @@ class Room:
         self._cursor.execute(f"CREATE VIEW {path} AS FROM temp.{_quoted(handle)}")
 
     def ask(self, text: str, params: Params | None) -> pa.Table:
-        """The answer, whole."""
-        return self._cursor.sql(text, params=params).to_arrow_table()
+        """The answer, whole. All times are in microseconds, whatever the question made of them."""
+        return _in_microseconds(self._cursor.sql(text, params=params).to_arrow_table())
 
     def stream(self, text: str, params: Params | None, rows: int) -> pa.RecordBatchReader:
         """The answer, calculated while it is read; the room must stay until then."""
@@ -68,6 +69,7 @@ class Sandbox:
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._connection: duckdb.DuckDBPyConnection | None = None
+        self._ending: weakref.finalize[..., Sandbox] | None = None
         tell_when_forked(self)
 
     @contextlib.contextmanager
@@ -105,19 +107,23 @@ class Sandbox:
 
     def close(self) -> None:
         with self._lock:
-            connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+            ending, self._connection = self._ending, None
+        if ending is not None:
+            ending()
 
     def forked(self) -> None:
         """DuckDB's threads are not in the child: it starts with another one."""
         self._lock = threading.Lock()
         self._connection = None
+        if self._ending is not None:
+            self._ending.detach()
 
     def _opened(self) -> duckdb.DuckDBPyConnection:
         with self._lock:
             if self._connection is None:
-                self._connection = _connected(self._threads, self.memory_max)
+                connection = self._connection = _connected(self._threads, self.memory_max)
+                # At exit, too: DuckDB complains at length about what is left open then.
+                self._ending = weakref.finalize(self, connection.close)
             return self._connection
 
 
@@ -148,6 +154,14 @@ def _set_timezone(cursor: duckdb.DuckDBPyConnection, timezone: str) -> None:
         cursor.execute(f"SET TimeZone = '{told}'")
     except duckdb.Error as error:
         raise Invalid(f"there is no time zone {timezone!r}: name one as Europe/Berlin") from error
+
+
+def _in_microseconds(table: pa.Table) -> pa.Table:
+    for place, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type) and field.type.unit != "us":
+            kind = pa.timestamp("us", tz=field.type.tz)
+            table = table.set_column(place, field.name, table[place].cast(kind, safe=False))
+    return table
 
 
 def _quoted(name: str) -> str:
