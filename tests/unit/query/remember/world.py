@@ -70,9 +70,9 @@ class Machine:
         assert where is not None
         return self.table(bound.events[0].name).delete(where)
 
-    def fresh(self, text: str) -> Result:
+    def fresh(self, text: str, as_of: int | None = None) -> Result:
         """The query, asked as if nothing were remembered."""
-        return run(bound_of(self.store, text), lambda name: self.table(name).snapshot())
+        return run(bound_of(self.store, text), lambda name: self.table(name).snapshot(as_of))
 
     def show(self, alias: str) -> Result:
         return self.remembered.show(alias)
