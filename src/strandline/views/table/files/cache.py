@@ -95,8 +95,6 @@ class ColumnCache:
                 with self._lock:
                     self._files[content] = found
                     self._count_file(content)
-                    while len(self._files) > _OPEN_MAX:
-                        self._forget_file(next(iter(self._files)))
         return found
 
     def recount(self, content: str) -> None:
@@ -149,6 +147,8 @@ class ColumnCache:
                     self._flights.pop(key, None)
 
     def _make_room(self, size: int) -> bool:
+        if not self.fits(size):
+            return False
         while self._share.used + size > self._share.limit and self._parts:
             self._drop(next(iter(self._parts)))
         return self._share.used + size <= self._share.limit
@@ -158,8 +158,8 @@ class ColumnCache:
             return 0
         try:
             freed = 0
-            while freed < size and self._parts:
-                freed += self._drop(next(iter(self._parts)))
+            while freed < size and (self._parts or self._files):
+                freed += self._drop_oldest()
             return freed
         finally:
             self._lock.release()
@@ -178,10 +178,24 @@ class ColumnCache:
             self._drop(key)
 
     def _count_file(self, content: str) -> None:
+        """Count a file that is in use, and make room for it: the others are easily opened again."""
         ram = self._files[content].ram
         self._share.charge(ram - self._files_ram.get(content, 0))
         self._files_ram[content] = ram
+        self._files.move_to_end(content)
+        while len(self._files) > 1 and (
+            len(self._files) > _OPEN_MAX or self._share.used > self._share.limit
+        ):
+            self._drop_oldest()
 
-    def _forget_file(self, content: str) -> None:
+    def _drop_oldest(self) -> int:
+        """Columns first: a file without its footer and indexes is read from the start."""
+        if self._parts and len(self._files) <= _OPEN_MAX:
+            return self._drop(next(iter(self._parts)))
+        return self._forget_file(next(iter(self._files)))
+
+    def _forget_file(self, content: str) -> int:
         del self._files[content]
-        self._share.release(self._files_ram.pop(content))
+        ram = self._files_ram.pop(content)
+        self._share.release(ram)
+        return ram
