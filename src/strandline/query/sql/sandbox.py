@@ -68,8 +68,9 @@ class Sandbox:
         self._threads = threads or cores()
         self._lock = threading.Lock()
         self._numbers = itertools.count()
-        self._connection: duckdb.DuckDBPyConnection | None = None
-        self._ending: weakref.finalize[..., Sandbox] | None = None
+        self._connections: list[duckdb.DuckDBPyConnection] = []
+        # At exit, too: DuckDB complains at length about what is left open then.
+        weakref.finalize(self, _close_all, self._connections)
         tell_when_forked(self)
 
     @contextlib.contextmanager
@@ -107,28 +108,23 @@ class Sandbox:
 
     def close(self) -> None:
         with self._lock:
-            ending, self._connection = self._ending, None
-        if ending is not None:
-            ending()
+            _close_all(self._connections)
 
     def forked(self) -> None:
         """DuckDB's threads are not in the child: it starts with another one."""
         self._lock = threading.Lock()
-        self._connection = None
-        if self._ending is not None:
-            self._ending.detach()
+        _left_to_parents.extend(self._connections)
+        self._connections.clear()
 
     def _opened(self) -> duckdb.DuckDBPyConnection:
         with self._lock:
-            if self._connection is None:
-                connection = self._connection = _connected(self._threads, self.memory_max)
-                # At exit, too: DuckDB complains at length about what is left open then.
-                self._ending = weakref.finalize(self, connection.close)
-            return self._connection
+            if not self._connections:
+                self._connections.append(_connected(self._threads, self.memory_max))
+            return self._connections[0]
 
 
-SHARED = Sandbox()
-"""The one that questions use unless they are given another."""
+_left_to_parents: list[duckdb.DuckDBPyConnection] = []
+"""In a forked child: closing them would wait for threads that are not there."""
 
 
 def _connected(threads: int, memory_max: int) -> duckdb.DuckDBPyConnection:
@@ -146,6 +142,11 @@ def _connected(threads: int, memory_max: int) -> duckdb.DuckDBPyConnection:
     for setting, value in settings.items():
         connection.execute(f"SET {setting} = '{value}'")
     return connection
+
+
+def _close_all(connections: list[duckdb.DuckDBPyConnection]) -> None:
+    while connections:
+        connections.pop().close()
 
 
 def _set_timezone(cursor: duckdb.DuckDBPyConnection, timezone: str) -> None:
@@ -166,3 +167,7 @@ def _in_microseconds(table: pa.Table) -> pa.Table:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+SHARED = Sandbox()
+"""The one that questions use unless they are given another."""
