@@ -33,6 +33,7 @@ from strandline.env.objects import Objects
 from strandline.errors import Invalid, NotFound, UnknownTopic
 from strandline.lake import keys, names, terms
 from strandline.lake.bounds import Holding
+from strandline.lake.columns import own_columns
 from strandline.lake.entry import LakeFile
 from strandline.lake.history import History
 from strandline.lake.manifest import Manifest
@@ -106,11 +107,12 @@ def dataset(
     manifest = _find(objects, topic, version)
     system, before = file_system(objects)
     newest = shape_of(manifest.schema)
+    typed_columns = [newest.columns.field(name) for name in newest.kinds]
     unknown = Holding(None, newest)
     typed = {each.version: Holding(shape_of(each), newest) for each in manifest.schemas}
     rows = ds.FileSystemDataset.from_paths(
         [before + keys.data_key(manifest.topic_id, file.name()) for file in manifest.files],
-        schema=newest.columns,
+        schema=pa.schema([*own_columns(manifest.topic_id), *typed_columns]),
         format=ds.ParquetFileFormat(),
         filesystem=system,
         partitions=[
