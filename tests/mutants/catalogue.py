@@ -14,12 +14,17 @@ import types
 
 from tests.mutants.deliveries import DELIVERIES
 from tests.mutants.far import FAR
+from tests.mutants.groups import GROUPS
 from tests.mutants.identity import IDENTITY
 from tests.mutants.kv import KV
 from tests.mutants.memory import MEMORY
+from tests.mutants.metrics import METRICS
 from tests.mutants.mutant import Mutant
 from tests.mutants.pipelines import PIPELINES
+from tests.mutants.queues import QUEUES
 from tests.mutants.reservoir import RESERVOIR
+from tests.mutants.series import SERIES
+from tests.mutants.tables import TABLES
 from tests.mutants.transfers import TRANSFERS
 from tests.mutants.views import VIEWS
 
@@ -304,8 +309,13 @@ MUTANTS = {
     **PIPELINES,
     **RESERVOIR,
     **VIEWS,
+    **TABLES,
     **IDENTITY,
     **KV,
+    **QUEUES,
+    **SERIES,
+    **METRICS,
+    **GROUPS,
     **MEMORY,
     **DELIVERIES,
     **TRANSFERS,

@@ -3,6 +3,8 @@ file, or in files, also after a restart; and it is there once."""
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from strandline.errors import Invalid
@@ -117,6 +119,9 @@ def test_a_rebuild_uses_no_file_of_before(world):
 
     assert table.statistics().files == 0
     assert numbers(table) == list(range(1, 101))
+    table.flush()
+    assert sum(file.rows for file in host_of(world.store).fold.segments.files) == 100
+    assert numbers(table) == list(range(1, 101))
 
 
 def test_merging_changes_no_row(world):
@@ -180,6 +185,44 @@ def test_deletes_hold_after_a_restart_though_nothing_was_saved(world):
     world.kill()
 
     assert numbers(table_of(world.store)) == list(range(51, 101))
+
+
+def test_deletes_hold_after_a_clean_restart(world):
+    table = table_of(world.store)
+    fill(table, 1, 100)
+    table.flush()
+    table.delete(Compare("n", "<=", 50))
+
+    world.reopen()
+
+    assert numbers(table_of(world.store)) == list(range(51, 101))
+
+
+def test_deletes_that_come_again_take_no_later_row(world):
+    table = table_of(world.store)
+    fill(table, 1, 5)
+    world.store.checkpoint()
+    table.delete(Compare("n", ">=", 1))
+    fill(table, 6, 9)
+    table.flush()
+
+    world.kill()
+
+    assert numbers(table_of(world.store)) == [6, 7, 8, 9]
+
+
+def test_a_file_holds_no_row_that_the_log_may_lose(world):
+    table = table_of(world.store)
+    world.store.sync()
+    fill(table, 1, 100)
+    table.flush()
+    left = world.disk.crash(random.Random(1))
+
+    world.disk = left
+    world.store = world.open()
+
+    assert numbers(table_of(world.store))[:64] == list(range(1, 65))
+    assert world.store.existing_topic(NAME).head_seq >= 101
 
 
 def test_a_snapshot_keeps_what_it_has_seen(world):
@@ -319,6 +362,7 @@ def test_deleting_the_topic_ends_its_files(world):
     table = table_of(world.store)
     fill(table, 1, 70)
     table.flush()
+    world.store.checkpoint()
 
     world.kill()  # the table is not in use when it is deleted
     world.store.delete_topic(NAME)

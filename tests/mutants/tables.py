@@ -1,0 +1,80 @@
+"""Mutants of tables: what keeps a row there once, a delete final, and a file behind the log."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+TABLE = "unit/views/table/test_table"
+
+TABLES = {
+    "tables: a file is taken and its memory, too": Mutant(
+        "views.table.fold:TableFold.snapshot",
+        "if chunk.last_seq > files.flushed",
+        "if True",
+        TABLE,
+        "test_no_row_is_seen_twice_between_its_file_and_the_end_of_its_memory",
+    ),
+    "tables: rows that are in a file are taken again": Mutant(
+        "views.table.fold:TableFold._take",
+        "if rows.seqs[0] <= flushed:",
+        "if False:",
+        TABLE,
+        "test_a_file_that_is_ahead_of_what_was_saved_brings_no_row_twice",
+    ),
+    "tables: pages of rows that are in a file are loaded": Mutant(
+        "views.table.fold:TableFold._adopt",
+        "if info.last_seq <= self.segments.flushed:",
+        "if False:",
+        TABLE,
+        "test_a_file_that_is_ahead_of_what_was_saved_brings_no_row_twice",
+    ),
+    "tables: a delete takes what comes after it": Mutant(
+        "views.table.fold:TableFold._change",
+        "self._applied = seq - 1",
+        "self._applied = 2**60",
+        TABLE,
+        "test_deletes_that_come_again_take_no_later_row",
+    ),
+    "tables: deleted rows are hidden in memory alone": Mutant(
+        "views.table.fold:TableFold.save",
+        "self.segments.hide(self.hidden)",
+        "pass",
+        TABLE,
+        "test_deletes_hold_after_a_clean_restart",
+    ),
+    "tables: misfits of rows in a file are not counted again": Mutant(
+        "views.table.fold:TableFold._new_ones",
+        "self._misfits += known.misfits",
+        "pass",
+        TABLE,
+        "test_misfits_are_counted_once_whatever_is_saved",
+    ),
+    "tables: a rebuild goes on with the files of before": Mutant(
+        "views.table.fold:TableFold._begin_files",
+        "if not segments.exists():",
+        "if True:",
+        TABLE,
+        "test_a_rebuild_uses_no_file_of_before",
+    ),
+    "tables: a file is written before its rows are durable": Mutant(
+        "views.table.upkeep:Upkeep._write_oldest",
+        "host.topics[0].secure()",
+        "pass",
+        TABLE,
+        "test_a_file_holds_no_row_that_the_log_may_lose",
+    ),
+    "tables: records of deleted rows stay on the log": Mutant(
+        "views.table.upkeep:Upkeep._release",
+        "if gone and host.release(0, gone):",
+        "if False:",
+        TABLE,
+        "test_deleted_rows_leave_log_and_files",
+    ),
+    "tables: no file leaves with its topic": Mutant(
+        "views.table.fold:TableFold.discard",
+        "self._depot.trash(self._table_id(self._number))",
+        "pass",
+        TABLE,
+        "test_deleting_the_topic_ends_its_files",
+    ),
+}
