@@ -38,6 +38,16 @@ def test_every_key_is_found_however_keys_look(given_keys):
     assert _has(shard, keys).all()
 
 
+def test_every_key_is_found_whatever_the_seed_meets():
+    """Two keys with the same places make a seed fail: among many small filters some meet that."""
+    several = [_keys(6, seed=seed) for seed in range(3000)]
+
+    shards = [fuse.build(keys) for keys in several]
+
+    assert all(_has(*each).all() for each in zip(shards, several, strict=True))
+    assert max(shard.seed for shard in shards) > 0
+
+
 def test_a_key_may_come_twice():
     keys = np.repeat(_keys(500), 3)
 

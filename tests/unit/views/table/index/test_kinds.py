@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.views.table.condition import And, Compare, In, Not
+from strandline.views.table.index import fuse
 from strandline.views.table.index.policy import Policy
 from tests.unit.views.table.index.world import (
     EAGER,
@@ -71,6 +72,18 @@ def test_the_filter_of_the_file_rules_all_zones_out():
     assert all("name: file-membership" in used(indexes, each) for each in absent[:3])
 
 
+def test_large_filters_are_cut_into_shards(monkeypatch):
+    monkeypatch.setattr(fuse, "SHARD_KEYS", 250)
+    zones = [[place * 7 + zone for place in range(100)] for zone in range(7)]
+    indexes = _of("size", "u64", zones)
+
+    for zone, values in enumerate(zones):
+        found = [kept(indexes, Compare("size", "=", value)) for value in values]
+
+        assert all(zone in each for each in found)
+        assert sum(map(len, found)) < 110
+
+
 def test_a_long_list_of_values_is_answered_without_a_filter():
     zones = [[place * 3 + zone for place in range(400)] for zone in range(3)]
     indexes = _of("size", "u64", zones)
@@ -90,12 +103,12 @@ def test_an_imprint_sees_gaps_between_the_bounds():
 def test_an_imprint_is_right_at_the_edges_of_its_bins(kind):
     """With many values the bins hold several each, and every value may be an edge."""
     make = float if kind == "f64" else int
-    zones = [[make(zone * 3 + step * 97) for step in range(6)] for zone in range(30)]
+    zones = [[make(zone * 7 + step * 2) for step in range(6)] for zone in range(30)]
     rows = sorted_rows([{"x": value} for zone in zones for value in zone])
     indexes = indexed(rows, {"x": kind}, zone_rows=6, policy=Policy(calendar_share=0))
 
-    for value in range(-1, 100, 3):
-        for near in (value, value + 1):
+    for value in range(-1, 220, 5):
+        for near in (value, value + 1, value + 2):
             for op in ("<", "<=", ">", ">=", "="):
                 one = Compare("x", op, make(near))
                 both = And((one, Compare("x", "<", make(150))))
