@@ -5,7 +5,7 @@ shows, that cut down (the label, by which rows are grouped), and the first momen
 Spark knows time zones. DuckDB does, too, but through an extension that takes twelve times as long
 as cutting down, and that resolves an hour shown twice differently. So there the clock's offsets are
 part of the question: a tree of comparisons over the moments at which the offset changes, as deep as
-the logarithm of their number. They are needed only for the time that the rows are from.
+the logarithm of their number. They are needed only for the years that rows are from.
 """
 
 from __future__ import annotations
@@ -28,11 +28,8 @@ _TOLD_UNTIL = 2037
 """Later changes are by rule in the tz database, at most twice a year."""
 
 
-class Span(NamedTuple):
-    """From when to when rows are, in microseconds since 1970, both included."""
-
-    first_us: int
-    last_us: int
+Years = Sequence[int]
+"""In which there are rows, ascending."""
 
 
 class Change(NamedTuple):
@@ -44,10 +41,10 @@ class Change(NamedTuple):
 
 
 def label(
-    time: exp.Expression, period: Period, calendar: Calendar, span: Span | None, dialect: Dialect
+    time: exp.Expression, period: Period, calendar: Calendar, years: Years | None, dialect: Dialect
 ) -> exp.Expression:
     """What to group by: what clocks show, cut down to the beginning of the period."""
-    local = time if calendar.is_utc else _local(time, calendar, span, dialect)
+    local = time if calendar.is_utc else _local(time, calendar, years, dialect)
     days = WEEK_DAYS.index(calendar.week_start)
     if period != "WEEK" or not days:
         return _cut(local, period)
@@ -56,17 +53,17 @@ def label(
 
 
 def moment(
-    shown: exp.Expression, calendar: Calendar, span: Span | None, dialect: Dialect
+    shown: exp.Expression, calendar: Calendar, years: Years | None, dialect: Dialect
 ) -> exp.Expression:
     """The first moment that has a label."""
     if calendar.is_utc:
         return shown
     if dialect == "spark":
         return call("to_utc_timestamp", shown, exp.Literal.string(calendar.timezone))
-    changes = _changes(calendar, span)
+    changes = _changes(calendar, years)
     # An hour shown twice is the first of the two; an hour that is jumped over ends with the jump.
     bounds = [each.at_us + max(each.before_us, each.after_us) for each in changes]
-    offset = _tree(_micros(shown), bounds, _offsets(calendar, span, changes))
+    offset = _tree(_micros(shown), bounds, _offsets(calendar, years, changes))
     return _moved(shown, exp.Neg(this=exp.paren(offset)), dialect)
 
 
@@ -75,13 +72,13 @@ def _cut(time: exp.Expression, period: Period) -> exp.Expression:
 
 
 def _local(
-    time: exp.Expression, calendar: Calendar, span: Span | None, dialect: Dialect
+    time: exp.Expression, calendar: Calendar, years: Years | None, dialect: Dialect
 ) -> exp.Expression:
     if dialect == "spark":
         return call("from_utc_timestamp", time, exp.Literal.string(calendar.timezone))
-    changes = _changes(calendar, span)
+    changes = _changes(calendar, years)
     bounds = [change.at_us for change in changes]
-    offset = _tree(_micros(time), bounds, _offsets(calendar, span, changes))
+    offset = _tree(_micros(time), bounds, _offsets(calendar, years, changes))
     return _moved(time, offset, dialect)
 
 
@@ -107,19 +104,33 @@ def _tree(at: exp.Expression, bounds: Sequence[int], offsets: Sequence[int]) -> 
     return exp.Case(ifs=[exp.If(this=early, true=before)], default=after)
 
 
-def _offsets(calendar: Calendar, span: Span | None, changes: Sequence[Change]) -> list[int]:
+def _offsets(calendar: Calendar, years: Years | None, changes: Sequence[Change]) -> list[int]:
     if changes:
         return [changes[0].before_us, *(change.after_us for change in changes)]
-    return [_offset(span.first_us if span else 0, _zone(calendar.timezone))]
+    return [_offset(_begin(years[0]) if years else 0, _zone(calendar.timezone))]
 
 
-def _changes(calendar: Calendar, span: Span | None) -> list[Change]:
-    """The changes of a clock that rows of this time can tell apart."""
-    if span is None:
-        return []
-    # A label may be a year older than the rows in it.
-    years = range(_year(span.first_us - 370 * DAY_US), _year(span.last_us + DAY_US) + 1)
-    return [change for year in years for change in _changes_in(calendar.timezone, year)]
+def _changes(calendar: Calendar, years: Years | None) -> list[Change]:
+    """The changes of a clock that rows of these years can tell apart."""
+    # A row may be in another year where people live, and a week begin in the one before.
+    near = {year + more for year in years or () for more in (-1, 0, 1)}
+    needed = sorted(year for year in near if _YEAR_FIRST <= year <= _YEAR_LAST)
+    found: list[Change] = []
+    for before, year in zip([None, *needed], needed, strict=False):
+        if before is not None and before + 1 != year:
+            found.append(_anew(calendar, before, year))
+        found += _changes_in(calendar.timezone, year)
+    return found
+
+
+def _anew(calendar: Calendar, before: int, year: int) -> Change:
+    """Between two years about which nothing is known."""
+    zone, begin = _zone(calendar.timezone), _begin(year)
+    return Change(begin, _offset(_begin(before + 1) - 1, zone), _offset(begin, zone))
+
+
+def _begin(year: int) -> int:
+    return (datetime(year, 1, 1) - _EPOCH) // _MICROSECOND
 
 
 def _year(at_us: int) -> int:
@@ -134,7 +145,7 @@ def _changes_in(timezone: str, year: int) -> tuple[Change, ...]:
     """Offsets are looked at now and then; between two that differ the moment is searched."""
     zone = _zone(timezone)
     pace = DAY_US if year <= _TOLD_UNTIL else 20 * DAY_US
-    at = (datetime(year, 1, 1) - _EPOCH) // _MICROSECOND - 1
+    at = _begin(year) - 1
     end = at + 366 * DAY_US
     found = []
     before = _offset(at, zone)

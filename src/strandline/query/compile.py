@@ -23,7 +23,7 @@ from sqlglot import exp
 
 from strandline.query import buckets
 from strandline.query.bound import BUCKET
-from strandline.query.buckets import Span
+from strandline.query.buckets import Years
 from strandline.query.dialect import TOTAL_DIGITS, Dialect, column, decimal, name
 from strandline.query.matching import matches
 from strandline.query.periods import Calendar
@@ -35,20 +35,20 @@ from strandline.views.table.condition import Condition, Leaf
 MATCHES = "matches"
 
 
-def sql(plan: Plan, dialect: Dialect, *, span: Span | None = None) -> str:
+def sql(plan: Plan, dialect: Dialect, *, years: Years | None = None) -> str:
     """The whole plan. Buckets of a time zone in DuckDB need to know when the rows are from."""
     if plan.steps:
         found = matches(plan, dialect, [selected(scan, dialect) for scan in plan.scans])
-        return _told(_answer(plan, found, dialect, span), dialect)
+        return _told(_answer(plan, found, dialect, years), dialect)
     scan = plan.scans[0]
     rows = _where(exp.Select().from_(_table(scan.relation)), scan, dialect)
-    return _told(_answer(plan, rows, dialect, span), dialect)
+    return _told(_answer(plan, rows, dialect, years), dialect)
 
 
-def sql_of_matches(plan: Plan, dialect: Dialect, *, span: Span | None = None) -> str:
+def sql_of_matches(plan: Plan, dialect: Dialect, *, years: Years | None = None) -> str:
     """What is left of a sequence's plan when its matches are a relation."""
     rows = exp.Select().from_(_table(MATCHES))
-    return _told(_answer(plan, rows, dialect, span), dialect)
+    return _told(_answer(plan, rows, dialect, years), dialect)
 
 
 def sql_of_scan(scan: Scan, dialect: Dialect) -> str:
@@ -87,12 +87,12 @@ def _cross(plan: Plan, condition: Condition, dialect: Dialect) -> exp.Expression
     return predicate(condition, find, dialect)
 
 
-def _answer(plan: Plan, rows: exp.Select, dialect: Dialect, span: Span | None) -> exp.Select:
+def _answer(plan: Plan, rows: exp.Select, dialect: Dialect, years: Years | None) -> exp.Select:
     """Rows without columns yet, made the answer."""
     if plan.cross is not None:
         rows = rows.where(_cross(plan, plan.cross, dialect), copy=False)
     if plan.figures:
-        answer = _grouped(plan, rows, dialect, span)
+        answer = _grouped(plan, rows, dialect, years)
     else:
         shown = [_as(column(output.column), output.name) for output in plan.outputs]
         answer = rows.select(*shown, copy=False)
@@ -110,10 +110,10 @@ def _ordered(select: exp.Select, order: Iterable[Sort]) -> exp.Select:
     return select.order_by(*sorts, copy=False) if sorts else select
 
 
-def _grouped(plan: Plan, rows: exp.Select, dialect: Dialect, span: Span | None) -> exp.Select:
+def _grouped(plan: Plan, rows: exp.Select, dialect: Dialect, years: Years | None) -> exp.Select:
     keys: dict[str, exp.Expression] = {group.name: column(group.column) for group in plan.groups}
     if plan.bucket:
-        keys = {BUCKET: _label(plan.bucket, span, dialect)} | keys
+        keys = {BUCKET: _label(plan.bucket, years, dialect)} | keys
     figures = [_as(_figure(figure, dialect), figure.name) for figure in plan.figures]
     shown = [_as(key, told) for told, key in keys.items()]
     grouped = rows.select(*shown, *figures, copy=False)
@@ -121,20 +121,20 @@ def _grouped(plan: Plan, rows: exp.Select, dialect: Dialect, span: Span | None) 
         grouped = grouped.group_by(*(key.copy() for key in keys.values()), copy=False)
     if plan.bucket is None or plan.bucket.calendar.is_utc:
         return grouped
-    moment = buckets.moment(column(BUCKET), plan.bucket.calendar, span, dialect)
+    moment = buckets.moment(column(BUCKET), plan.bucket.calendar, years, dialect)
     rest = [column(told) for told in plan.names if told != BUCKET]
     subquery = exp.Subquery(this=grouped, alias=exp.TableAlias(this=name("labelled")))
     return exp.Select(expressions=[_as(moment, BUCKET), *rest]).from_(subquery, copy=False)
 
 
-def _label(bucket: Bucket, span: Span | None, dialect: Dialect) -> exp.Expression:
+def _label(bucket: Bucket, years: Years | None, dialect: Dialect) -> exp.Expression:
     time: exp.Expression = column(bucket.column)
     if bucket.kind.name != "date":
-        return buckets.label(time, bucket.period, bucket.calendar, span, dialect)
+        return buckets.label(time, bucket.period, bucket.calendar, years, dialect)
     # A day is the same day wherever people live: it is what their clocks show.
     shown = exp.cast(time, exp.DataType(this=exp.DType.TIMESTAMP))
     anywhere = Calendar(week_start=bucket.calendar.week_start)
-    return buckets.label(shown, bucket.period, anywhere, span, dialect)
+    return buckets.label(shown, bucket.period, anywhere, years, dialect)
 
 
 def _figure(figure: Figure, dialect: Dialect) -> exp.Expression:

@@ -26,7 +26,6 @@ import pyarrow as pa
 
 from strandline.query import sequence
 from strandline.query.bound import CORE_KINDS, Bound
-from strandline.query.buckets import Span
 from strandline.query.compile import MATCHES, sql, sql_of_matches, sql_of_scan
 from strandline.query.engine import Engine, Session, without_zones
 from strandline.query.facts import Profile
@@ -36,8 +35,8 @@ from strandline.query.replay import replayed
 from strandline.query.result import Result
 from strandline.query.sequence import Ints, Side
 from strandline.query.shape import shape_of
-from strandline.query.sources import Snapshots, Sources, span_of
-from strandline.views.table.condition import And, Compare, Condition, Or, fields_of
+from strandline.query.sources import Snapshots, Sources, years_of
+from strandline.views.table.condition import And, Compare, Or, fields_of
 from strandline.views.table.snapshot import CONTEXT, SEQ, TS
 
 ORDERED_ROWS_MAX = 1_000_000
@@ -125,45 +124,31 @@ class _Question:
         """Make the rows of the one event a relation; returns the SQL that is to be asked."""
         plan = self._plan
         scan = plan.scans[0]
-        reading = self._sources.reading(scan, scan.columns, top=plan.top)
+        reading = self._sources.reading(scan, top=plan.top)
         if _pays_in_two_turns(plan, reading.rows_max):
-            firsts = self._firsts()
-            self._profile.sources.pop(-2)  # the reading in one turn, which nobody reads
-            if firsts is None:
-                self._sources.register_nothing(scan)
-                return sql(plan, "duckdb")
-            plan = msgspec.structs.replace(plan, offset=0)
-            reading = self._sources.reading(scan, scan.columns, among=firsts)
+            self._profile.sources.pop()  # nobody reads it
+            plan = self._only_first()
+            reading = self._sources.reading(plan.scans[0])
         elif not plan.order_asked and not plan.figures and reading.rows_max > ORDERED_ROWS_MAX:
             plan = msgspec.structs.replace(plan, order=())
-        self._sources.register(scan, reading, scan.columns)
-        return sql(plan, "duckdb", span=self._span())
+        self._sources.register(plan.scans[0], reading)
+        return sql(plan, "duckdb", years=self._years())
 
-    def _span(self) -> Span | None:
+    def _years(self) -> list[int] | None:
         plan = self._plan
         if plan.bucket is None or plan.bucket.calendar.is_utc:
             return None
-        return self._sources.span(plan.scans[0])
+        return self._sources.years(plan.scans[0])
 
-    def _firsts(self) -> Condition | None:
-        """Which rows come first, from the columns that decide it; None when there are none."""
+    def _only_first(self) -> Plan:
+        """The plan over nothing but the rows that come first, found by the columns that decide."""
         few = deciding(self._plan)
         scan = few.scans[0]
-        reading = self._sources.reading(scan, scan.columns, top=few.top)
-        self._sources.register(scan, reading, scan.columns)
+        self._sources.register(scan, self._sources.reading(scan, top=few.top))
         found = self._ask(sql(few, "duckdb"))
-        rows = found.set_column(1, TS, found[TS].cast(pa.int64())).to_pylist()
-        places = [
-            And(
-                (
-                    Compare(CONTEXT, "=", row[CONTEXT]),
-                    Compare(TS, "=", row[TS]),
-                    Compare(SEQ, "=", row[SEQ]),
-                )
-            )
-            for row in rows
-        ]
-        return Or(tuple(places)) if places else None
+        moments = found[TS].cast(pa.int64()).to_pylist()
+        contexts, seqs = found[CONTEXT].to_pylist(), found[SEQ].to_pylist()
+        return among(self._plan, list(zip(contexts, moments, seqs, strict=True)))
 
     def _matched(self) -> str:
         """Make the matches of a sequence a relation; returns the SQL that is to be asked."""
@@ -175,19 +160,19 @@ class _Question:
             found = [rows[: _enough(plan)] for rows in found]
             joined = _joined(plan, tables, found)
         self._session.register(MATCHES, [joined])
-        span = None
+        years = None
         if plan.bucket and not plan.bucket.calendar.is_utc:
-            span = span_of(joined[plan.bucket.column].chunks)
-        return sql_of_matches(plan, "duckdb", span=span)
+            years = years_of(joined[plan.bucket.column].chunks)
+        return sql_of_matches(plan, "duckdb", years=years)
 
     def _exact(self, scan: Scan) -> pa.Table:
         """The rows of an event that fulfil its condition, with the columns that are kept."""
-        reading = self._sources.reading(scan, scan.columns)
+        reading = self._sources.reading(scan)
         if scan.where is None:
             tables = self._sources.tables(reading)
             if len({str(table.schema.types) for table in tables}) == 1:
                 return without_zones(pa.concat_tables(tables)).unify_dictionaries()
-        self._sources.register(scan, reading, scan.columns)
+        self._sources.register(scan, reading)
         return self._ask(sql_of_scan(scan, "duckdb"))
 
 
@@ -229,6 +214,22 @@ def deciding(plan: Plan) -> Plan:
     few = msgspec.structs.replace(scan, kinds=kinds, relation="deciding")
     outputs = tuple(Output(name, name) for name in (CONTEXT, TS, SEQ))
     return msgspec.structs.replace(plan, scans=(few,), outputs=outputs)
+
+
+def among(plan: Plan, rows: list[tuple[str, int, int]]) -> Plan:
+    """The same question to no other rows than these, which are those of its page.
+
+    Each is told by context and time as well as by seq: files are sorted so, and it is found by
+    reading one zone."""
+    places = [
+        And((Compare(CONTEXT, "=", context), Compare(TS, "=", at), Compare(SEQ, "=", seq)))
+        for context, at, seq in rows
+    ]
+    # The condition held already.
+    only = Or(tuple(places)) if places else Compare(SEQ, "<", 0)
+    scan = plan.scans[0]
+    scan = msgspec.structs.replace(scan, where=only, kinds=CORE_KINDS | scan.kinds)
+    return msgspec.structs.replace(plan, scans=(scan,), offset=0)
 
 
 def side_of(scan: Scan, table: pa.Table) -> Side:

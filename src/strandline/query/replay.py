@@ -45,7 +45,7 @@ def replayed(bound: Bound, sources: Sources, session: Session, profile: Profile)
     found: list[dict[str, Any]] = []
     for place, event in enumerate(bound.events):
         scan = _scan(event, place, asked)
-        sources.register(scan, sources.reading(scan, scan.columns), scan.columns)
+        sources.register(scan, sources.reading(scan))
         text = sql_of_scan(scan, "duckdb")
         profile.sql.append(text)
         fields = [field for field in event.schema.fields if field in asked]
