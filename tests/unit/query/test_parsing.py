@@ -450,6 +450,7 @@ def test_a_comment_begins_behind_a_space_alone():
         ("PLOT COUNT view", 11, "expected ( or OF"),
         ("QUERY a WHERE " + "NOT " * 64 + "x", 14, "more than 64 conditions"),
         ("QUERY a\ud800", 7, "surrogate"),
+        ('STORE a FOR "\ud800" PAYLOAD {}', 13, "surrogate"),
     ],
 )
 def test_a_mistake_is_where_it_was_made_and_says_what_was_expected(text, at, expected):

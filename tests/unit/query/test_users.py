@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
 import pytest
 
 from strandline.errors import Conflict, Forbidden, Invalid
@@ -93,8 +94,8 @@ def test_the_same_key_of_two_users_is_kept_differently(opened, users):
     users.create("bob", key="correct horse")
     users.create("eve", key="correct horse")
 
-    first, second = (entry.value for entry in opened.kv("users").scan())
-    assert first != second
+    first, second = (msgspec.json.decode(entry.value) for entry in opened.kv("users").scan())
+    assert first["digest"] != second["digest"]
 
 
 @pytest.mark.parametrize("user", ["bob", "nobody", "", "two words", "user:bob"])
@@ -325,6 +326,37 @@ def test_users_are_there_after_the_store_was_closed():
     assert users.authenticate("bob", key).roles == ("viewer",)
     assert may(users, "bob", "QUERY pay")
     surroundings.store.close()
+
+
+class Interrupted:
+    """A view where something happens between the next read and the write behind it."""
+
+    def __init__(self, kv, happens) -> None:
+        self._kv = kv
+        self._happens = happens
+
+    def entry(self, key):
+        found = self._kv.entry(key)
+        happens, self._happens = self._happens, lambda: None
+        happens()
+        return found
+
+    def __getattr__(self, name):
+        return getattr(self._kv, name)
+
+
+def test_a_grant_between_the_read_and_the_write_of_another_is_kept(opened, users):
+    users.create("bob")
+    slow = Users(
+        Interrupted(opened.kv("users"), lambda: users.grant("bob", ("READ",), ["pay"])),
+        lambda: bytes(16),
+        events=lambda: EVENTS,
+        cost=COST,
+    )
+
+    slow.grant("bob", ("WRITE",), ["view"])
+
+    assert users.user("bob").events == {"pay": ("READ",), "view": ("WRITE",)}
 
 
 def test_grants_at_the_same_time_are_all_kept(opened):
