@@ -22,7 +22,7 @@ from strandline.errors import Closed, Corrupt, Invalid, NotFound, UnknownTopic
 from strandline.store import Store
 from strandline.view_config import KINDS, ViewConfigs
 
-Kind = Literal["kv", "queue", "series", "metrics"]
+Kind = Literal["kv", "queue", "series", "metrics", "table"]
 View = TypeVar("View")
 Result = TypeVar("Result")
 

@@ -36,7 +36,7 @@ PLACE = topics.PLACE + 1  # among the commands of the help page
 
 app = App(
     name="view",
-    help="List, create, show, alter and rebuild views of topics: kv, queue, series, metrics.",
+    help="List, create, show, alter and rebuild views of topics: kv, queue, series, metrics, table.",
     sort_key=PLACE,
 )
 
@@ -78,7 +78,7 @@ def create(
     Parameters
     ----------
     kind
-        kv, queue, series or metrics.
+        kv, queue, series, metrics or table.
     name
         Name of the topic, which is the view's name, too.
     durability
@@ -101,7 +101,7 @@ def show(kind: Kind, name: str, /, *, target: ViewTarget = VIEW_TARGET) -> None:
     Parameters
     ----------
     kind
-        kv, queue, series or metrics.
+        kv, queue, series, metrics or table.
     name
         Name of the view.
     """
@@ -122,7 +122,7 @@ def alter(
     Parameters
     ----------
     kind
-        kv, queue, series or metrics.
+        kv, queue, series, metrics or table.
     name
         Name of the view.
     """
@@ -151,7 +151,7 @@ def rebuild(
     Parameters
     ----------
     kind
-        kv, queue, series or metrics.
+        kv, queue, series, metrics or table.
     name
         Name of the view.
     everything
@@ -174,7 +174,7 @@ def digest(kind: Kind, name: str, /, *, target: ViewTarget = VIEW_TARGET) -> Non
     Parameters
     ----------
     kind
-        kv, queue, series or metrics.
+        kv, queue, series, metrics or table.
     name
         Name of the view.
     """

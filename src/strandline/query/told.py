@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -17,10 +18,15 @@ class Told(Result):
     def __init__(
         self, message: str, rows: Sequence[Mapping[str, Any]] = (), *, chart: Chart | None = None
     ) -> None:
-        super().__init__(pa.Table.from_pylist([dict(row) for row in rows]))
-        self._message = message
+        self.profile = None
         self.chart = chart
         """What PLOT has drawn."""
+        self._message = message
+        self._rows = rows
+
+    @cached_property
+    def _table(self) -> pa.Table:  # made when somebody looks: few do
+        return pa.Table.from_pylist([dict(row) for row in self._rows])
 
     @property
     def message(self) -> str:

@@ -40,6 +40,14 @@ METRICS = Kind(
     "metrics", MetricsConfig, "series", ("",), MetricsFold, lambda host, _: Metrics(host)
 )
 
-TABLE = Kind("table", TableConfig, "series", ("",), TableFold, lambda host, _: Table(host))
+TABLE = Kind(
+    "table",
+    TableConfig,
+    "series",
+    ("",),
+    TableFold,
+    lambda host, _: Table(host),
+    essence=lambda _: "",  # how rows are kept, not what they are
+)
 
 KINDS: dict[str, Kind[Any]] = {kind.name: kind for kind in (KV, QUEUE, SERIES, METRICS, TABLE)}

@@ -155,6 +155,12 @@ class Shelf:
             self._saved.pop(view.key, None)
             self._unsaved = True
 
+    def reload(self, view: ViewMaker) -> None:
+        """Load a view as it was saved, with the options that it has now."""
+        with self._saving:
+            host = self._hosts[view.key]
+            host.begin_again(host.saved, (), partial(view.fold, host.world))
+
     def save(self) -> None:
         """Make the views durable as they are now: the log before is not needed to open them."""
         with self._saving:

@@ -26,6 +26,10 @@ from strandline.views.view import Fold, World
 V = TypeVar("V")
 
 
+def _whole(config: msgspec.Struct) -> object:
+    return config
+
+
 class Kind(NamedTuple, Generic[V]):
     """One sort of view."""
 
@@ -37,6 +41,8 @@ class Kind(NamedTuple, Generic[V]):
     fold: Callable[[Any, World], Fold]
     facade: Callable[[Host[Any], Callable[[str], Topic]], V]
     """Gets topics of the view's name and a suffix, made when there is none."""
+    essence: Callable[[Any], object] = _whole
+    """What of its options decides what records fold into: with others it is folded again."""
 
 
 class Topics(Protocol):
@@ -68,7 +74,7 @@ class Views:
         return self.shelf.facade(self._maker(kind, topic), self._facade(kind, topic))
 
     def alter(self, kind: str | Kind[Any], name: str, **options: object) -> None:
-        """Change a view's options; it is folded again with them."""
+        """Change a view's options; it is folded again if they change what records mean to it."""
         kind = self._kind(kind)
         topic = self._topics.existing_topic(name)
         config = getattr(topic.config.views, kind.name)
@@ -77,7 +83,10 @@ class Views:
         changed = _config(kind, config, options)
         topic.alter(views=msgspec.structs.replace(topic.config.views, **{kind.name: changed}))
         self.open(kind, name, {})
-        self.shelf.rebuild(self._maker(kind, topic))
+        if kind.essence(changed) == kind.essence(config):
+            self.shelf.reload(self._maker(kind, topic))
+        else:
+            self.shelf.rebuild(self._maker(kind, topic))
 
     def rebuild(self, kind: str | Kind[Any], name: str) -> None:
         """Throw a view's state away, and fold the log again."""
@@ -164,7 +173,7 @@ class Views:
         return ViewMaker(
             kind.name,
             kind.share,
-            msgspec.msgpack.encode(config),
+            msgspec.msgpack.encode(kind.essence(config)),
             topics,
             partial(kind.fold, config),
         )

@@ -331,6 +331,21 @@ def test_misfits_are_counted_once_whatever_is_saved(world):
     assert table_of(world.store).statistics().misfits == 2
 
 
+def test_other_options_keep_the_files(world):
+    table = table_of(world.store)
+    fill(table, 1, 70)
+    table.flush()
+    world.store.checkpoint()
+    fill(table, 71, 75)
+
+    world.store.views.alter("table", NAME, retention_ms=1_000_000_000)
+
+    assert table.statistics().files == 1
+    assert numbers(table) == list(range(1, 76))
+    world.reopen()
+    assert table_of(world.store, retention_ms=1_000_000_000).statistics().files == 1
+
+
 def test_events_older_than_the_retention_are_deleted(world):
     table = table_of(world.store, retention_ms=60_000)
     fill(table, 1, 70)
