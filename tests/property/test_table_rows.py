@@ -77,7 +77,9 @@ TEXTS = st.text(max_size=5).flatmap(
             '"' + "".join(f"\\u{ord(each):04x}" for each in text if ord(each) < 0x10000) + '"',
         ]
     )
-) | st.sampled_from(['"\\""', '"\\u0022"', '"\\\\"', '"a\\":1,\\"b"'])
+) | st.sampled_from(
+    ['"\\""', '"\\u0022\\u0022"', '"\\u0022\\u0022\\\\"', '"\\\\"', '"a\\":1,\\"b"']
+)
 WHOLE = st.integers(-(2**63), 2**63 - 1).map(str)
 ANY = st.one_of(
     MOMENTS,

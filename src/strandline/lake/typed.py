@@ -35,7 +35,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _FIRST_US = (datetime.min.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 _LAST_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
-_U64_MAX = 2**64 - 1
+U64_MAX = 2**64 - 1
 
 ARROW: dict[KindName, pa.DataType] = {
     "string": pa.string(),
@@ -160,7 +160,7 @@ def reader_of(kind: Kind) -> Callable[[msgspec.Raw], Any]:
             return EPOCH + age
         if kind.name == "date":
             return _day(value)
-        return None if kind.name == "u64" and value is not None and value > _U64_MAX else value
+        return None if kind.name == "u64" and value is not None and value > U64_MAX else value
 
     return read
 
@@ -184,8 +184,8 @@ def array_of(values: Sequence[Any], kind: Kind) -> pa.Array:
         return _moments(values)
     if kind.name == "date":
         return pa.array(map(_day, values), pa.date32())
-    if kind.name == "u64" and any(value is not None and value > _U64_MAX for value in values):
-        values = [None if value is None or value > _U64_MAX else value for value in values]
+    if kind.name == "u64" and any(value is not None and value > U64_MAX for value in values):
+        values = [None if value is None or value > U64_MAX else value for value in values]
     return pa.array(values, ARROW[kind.name])
 
 

@@ -3,27 +3,31 @@
 An event has every required field, no field twice and none that the table lacks; each value fits its
 type (``schema.py``), and null is for optional fields alone.
 
-Most events fit: a type made for the schema decodes them, and that is all there is to it but for two
-things that the type cannot see. What it refuses is decoded by a wider one, and looked at field by
-field: either all is well (a day where a moment is usual, a number from 2^63 on), or the error says
-what is not and why (``refusal.py``). The second way alone decides; the first is a short cut.
+Most events fit: a type made for the schema decodes them, and that is all there is to it but for
+three things that the type cannot see. If it refuses an event, or one of the three is in doubt, the
+event is decoded by a wider type and looked at field by field: either all is well (a day where a
+moment is usual), or the error says what is not and why (``refusal.py``). The second way alone
+decides; the first is a short cut.
 
 **A field that comes twice** is seen by counting quotation marks. A key has two, text has two more,
-and nothing else has any: if an event has as many as its row must have, there is no second key
-anywhere. Text with an escaped mark has more and goes the second way, which counts those, too; where
-one is written as ``\\u0022`` the keys are listed. Counting costs 35 ns of the 460 that decoding
-takes (12 fields, 260 bytes, in batches), and 50 to 80 for every optional field and every time: each
-may have more marks or fewer. To parse a second time would cost more than the first.
+and nothing else has any but escaped ones: if an event has as many as its row must have, there is no
+second key anywhere. Which marks are escaped is plain unless a backslash is escaped, too; then it is
+in doubt, and if a mark is written as ``\\u0022`` besides, the keys are listed. Counting costs 35 ns
+of the 460 that decoding takes (12 fields, 260 bytes, in batches), and 50 to 80 for every optional
+field and every time: each may have more marks or fewer. To parse a second time would cost more than
+the first.
 
 **A time outside of the years 1 to 9999 in UTC** can only come from a moment in one of the two with
-an offset: if one of these years is there, the event goes the second way.
+an offset: if one of these years is there, it is in doubt.
+
+**A number from 2^64 on**: msgspec knows no such bound.
 """
 
 from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, datetime
 from types import NoneType
 from typing import Annotated, Any, Literal
@@ -34,7 +38,7 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import astuple
 
 from strandline.errors import Invalid
-from strandline.lake.typed import JSON, MISFITS, Moment, reader_of, row_type
+from strandline.lake.typed import JSON, MISFITS, U64_MAX, Moment, reader_of, row_type
 from strandline.schema import Kind, KindName, Schema
 from strandline.views.table.refusal import keys_twice, refusal
 
@@ -52,7 +56,6 @@ _Count = Annotated[int, Meta(ge=-62_135_596_800, le=2**63 - 1)]
 _Seconds = Annotated[float, Meta(ge=-62_135_596_800.0, le=253_402_300_799.0)]
 _USUAL: dict[KindName, Any] = {
     **JSON,
-    "u64": Annotated[int, Meta(ge=0, le=2**63 - 1)],
     "datetime": Moment | _Count | _Seconds,
     "date": date | _Count | _Seconds,
 }
@@ -80,6 +83,7 @@ class Validator:
         self._marks = 0
         """Quotation marks that every event has."""
         self._loose: list[_Getter] = []
+        self._naturals: list[_Getter] = []
         self._moments: list[tuple[_Getter, _Getter]] = []
         self._wide_fields: list[tuple[str, Callable[[msgspec.Raw], Any], bool]] = []
         for (own, _), kind in zip(names, kinds.values(), strict=True):
@@ -121,6 +125,8 @@ class Validator:
             self._loose.append(getter)
         else:
             self._marks += 4 if kind.name in ("string", "enum") else 2
+        if kind.name == "u64":
+            self._naturals.append(getter)
         if _WIDE.get(kind.name) is msgspec.Raw:
             self._wide_fields.append((own, reader_of(kind), kind.optional))
 
@@ -164,7 +170,13 @@ class Validator:
                 marks += sum(map(_MARKS.__getitem__, map(type, values)))
             if 1 in years or 9999 in years:
                 return False
-        return marks == _quotes(b"".join(data))
+        if any(_too_large(map(getter, rows)) for getter in self._naturals):
+            return False
+        text = b"".join(data)
+        quotes = _quotes(text)
+        if quotes > marks and b"\\\\" not in text:
+            quotes -= text.count(b'\\"')
+        return marks == quotes
 
     def _slowly(self, data: bytes) -> msgspec.Struct:
         """The row of an event, or the error that says why there is none."""
@@ -172,8 +184,7 @@ class Validator:
             row = self._wide(data)
         except MISFITS as error:
             raise refusal(self.schema, self.event, data) from error
-        marks = sum(map(_marks, astuple(row)))
-        if marks != data.count(b'"') and (b"\\u0022" not in data or keys_twice(data)):
+        if _has_twice(row, data):
             raise refusal(self.schema, self.event, data)
         for own, read, optional in self._wide_fields:
             part = getattr(row, own)
@@ -202,6 +213,13 @@ def _type(kind: Kind, types: dict[KindName, Any]) -> tuple[Any, Any]:
     return (one, msgspec.Raw()) if one is msgspec.Raw else (one | None | UnsetType, UNSET)
 
 
+def _has_twice(row: msgspec.Struct, data: bytes) -> bool:
+    """Whether a field comes twice: never in doubt."""
+    if b"\\u0022" in data:  # a mark in a text that is none in the data, and may make up for a key
+        return bool(keys_twice(data))
+    return sum(map(_marks, astuple(row))) != data.count(b'"')
+
+
 def _marks(value: Any) -> int:
     """Quotation marks of a field, an escaped one counted as a mark."""
     if isinstance(value, str):
@@ -213,6 +231,16 @@ def _marks(value: Any) -> int:
 
 def _blocks(data: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
     return (data[first : first + BLOCK] for first in range(0, len(data), BLOCK))
+
+
+def _too_large(values: Iterable[Any]) -> bool:
+    """Whether one of them is more than u64 has, which the type cannot be told."""
+    values = list(values)
+    try:
+        found: bool = max(values) > U64_MAX
+    except TypeError:  # None, or absent
+        found = any(value > U64_MAX for value in values if type(value) is int)
+    return found
 
 
 def _quotes(text: bytes) -> int:

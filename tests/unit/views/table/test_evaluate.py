@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,43 @@ def plain_rows(table: pa.Table) -> list[dict[str, Any]]:
         table = table.set_column(table.column_names.index(name), name, table[name].cast(pa.int64()))
     day = table["day"].cast(pa.int32())
     return table.set_column(table.column_names.index("day"), "day", day).to_pylist()
+
+
+def plainly(value: Any, op: str, literal: Any) -> bool:
+    """One comparison, said in full."""
+    if op == "!=":
+        return not plainly(value, "=", literal)
+    if value is None or literal is None:
+        return op == "=" and value is None and literal is None
+    if isinstance(value, float) and isinstance(literal, int) and abs(literal) < 2**1000:
+        literal = float(literal)
+    answers = {"=": value == literal, "<": value < literal, ">": value > literal}
+    return answers[op[0]] or (len(op) == 2 and value == literal)
+
+
+@pytest.mark.parametrize("name", [*COLUMNS])
+def test_every_value_is_compared_with_every_literal(name):
+    kind, values = COLUMNS[name]
+    table = pa.table({name: pa.array(values, kind)})
+    for op in OPERATORS:
+        for literal in LITERALS[name]:
+            expected = [plainly(value, op, literal) for value in values]
+
+            assert mask(Compare(name, op, literal), table).tolist() == expected, (op, literal)
+            assert [matches(Compare(name, op, literal), {name: value}) for value in values] == (
+                expected
+            ), (op, literal)
+
+
+@pytest.mark.parametrize("name", [*COLUMNS])
+def test_one_of_several_is_equal_to_one_of_them(name):
+    kind, values = COLUMNS[name]
+    table = pa.table({name: pa.array(values, kind)})
+    for first, second in itertools.product(LITERALS[name], repeat=2):
+        expected = [plainly(value, "=", first) or plainly(value, "=", second) for value in values]
+
+        assert mask(In(name, (first, second)), table).tolist() == expected, (first, second)
+        assert [matches(In(name, (first, second)), {name: value}) for value in values] == expected
 
 
 @settings(max_examples=500, deadline=None)

@@ -219,6 +219,21 @@ def test_a_field_that_comes_twice_is_not_hidden_by_one_that_is_absent(rest):
     assert "a: comes twice" in refused(data, validator_of(schema))
 
 
+@pytest.mark.parametrize("text", ["\\u0022\\u0022", "\\u0022\\u0022\\\\", '\\"\\u0022\\u0022'])
+def test_a_field_that_comes_twice_is_not_hidden_by_marks_that_are_escaped(text):
+    data = event(plan=f'"{text}"')[:-1] + b',"n":2}'
+
+    assert "signup.n: comes twice" in refused(data)
+
+
+def test_a_field_that_comes_twice_is_not_hidden_by_texts_that_end_with_a_backslash():
+    ends = '"\\\\"'
+    data = event(plan=ends, note=ends)[:-1] + b',"n":2}'
+
+    assert values(event(plan=ends, note=ends))[0] == "\\"
+    assert "signup.n: comes twice" in refused(data)
+
+
 def test_a_key_may_be_written_with_escapes_but_not_twice():
     escaped = event(plan=None)[:-1] + b',"pl\\u0061n":"pro"}'
 
@@ -277,6 +292,14 @@ def test_a_doubled_field_is_found_in_a_large_batch():
 
     with pytest.raises(Invalid, match=r"^event 42 of 343, none is taken: signup\.n: comes twice"):
         SIGNUP.decode_many(batch)
+
+
+@pytest.mark.parametrize("other", [b'{"u":null}', b"{}", b'{"u":1}'])
+def test_a_number_that_is_too_large_is_found_in_a_batch(other):
+    validator = validator_of(Schema(1, checked_fields({"u": "u64 | null"})))
+
+    with pytest.raises(Invalid, match=r"^event 2 of 3.*u: expected a whole number"):
+        validator.decode_many([other, b'{"u":18446744073709551616}', other])
 
 
 def test_a_batch_gives_what_its_events_give():
