@@ -36,7 +36,7 @@ PLACE = topics.PLACE + 1  # among the commands of the help page
 
 app = App(
     name="view",
-    help="List, create, show, alter and rebuild views of topics: kv, queue, series, metrics, table.",
+    help="List, create, show, alter and rebuild views: kv, queue, series, metrics, table.",
     sort_key=PLACE,
 )
 

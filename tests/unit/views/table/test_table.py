@@ -340,10 +340,10 @@ def test_other_options_keep_the_files(world):
 
     world.store.views.alter("table", NAME, retention_ms=1_000_000_000)
 
-    assert table.statistics().files == 1
+    assert table.statistics().files == 2
     assert numbers(table) == list(range(1, 76))
     world.reopen()
-    assert table_of(world.store, retention_ms=1_000_000_000).statistics().files == 1
+    assert table_of(world.store, retention_ms=1_000_000_000).statistics().files == 2
 
 
 def test_events_older_than_the_retention_are_deleted(world):
