@@ -141,7 +141,7 @@ def rows_of(table) -> Counter[tuple[object, ...]]:
 
 
 TestRemembered = RememberedMachine.TestCase
-TestRemembered.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestRemembered.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
 
 
 @pytest.mark.parametrize("text", [SELECTIONS[0], SELECTIONS[4], FIGURES[1], FIGURES[2]])
