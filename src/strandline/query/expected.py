@@ -57,7 +57,7 @@ _SQL = {"SELECT", "INSERT", "UPDATE", "WITH", "ALTER", "DROP"}
 def mistake_of(error: UnexpectedInput, text: str) -> Mistake:
     """The error of the parser as one of the user's."""
     if isinstance(error, UnexpectedCharacters):
-        return _strange(text, error.pos_in_stream)
+        return _strange(text, error.pos_in_stream or 0)
     at, found = _found(error, text)
     forgotten = _forgotten_value(error)
     if forgotten is not None:

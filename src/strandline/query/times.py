@@ -64,7 +64,7 @@ def duration(text: str) -> int:
     if found is None or unit_us is None:
         raise Invalid(f"{text!r} is not a duration: write 30s, 5 MINUTES, 2h or 7 DAYS")
     whole, _, fraction = found[1].partition(".")
-    micros = int(whole) * unit_us + int(fraction or 0) * unit_us // 10 ** len(fraction)
+    micros: int = int(whole) * unit_us + int(fraction or 0) * unit_us // 10 ** len(fraction)
     if micros > DURATION_US_MAX:
         raise Invalid(f"{text!r} is longer than there are years")
     return micros

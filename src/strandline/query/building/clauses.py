@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from lark import Token
 
@@ -26,6 +26,13 @@ _TOLD = {
     "age": "KEEP … DAYS",
     "key": "WITH KEY",
     "roles": "WITH ROLES",
+}
+_FUNCTIONS: dict[str, Literal["total", "avg", "min", "max"]] = {
+    "TOTAL": "total",
+    "SUM": "total",
+    "AVG": "avg",
+    "MIN": "min",
+    "MAX": "max",
 }
 _HINTS = {
     "where": "join conditions by AND",
@@ -138,8 +145,7 @@ def count_unique(parts: list[Any]) -> tuple[Aggregate, int]:
 
 def figure(parts: list[Any]) -> tuple[Aggregate, int]:
     word, field = parts
-    function = "total" if word.upper() == "SUM" else word.lower()
-    return Aggregate(function=function, field=field), at_of(word)
+    return Aggregate(function=_FUNCTIONS[word.upper()], field=field), at_of(word)
 
 
 RULES = (
