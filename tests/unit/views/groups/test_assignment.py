@@ -181,6 +181,17 @@ def test_a_key_is_not_in_flight_twice():
     assert [taken.seq for taken in backlog.take("ann", 9, 0.0)] == [2]
 
 
+def test_a_record_that_comes_while_the_last_of_its_key_is_in_flight_waits():
+    backlog = offered(KeyShared(), b"k")
+    (first,) = backlog.take("ann", 9, 0.0)
+
+    backlog.offer(2, b"k")
+
+    assert backlog.take("ann", 9, 0.0) == []
+    backlog.settled(first)
+    assert [taken.seq for taken in backlog.take("ann", 9, 0.0)] == [2]
+
+
 def test_a_key_in_flight_stays_with_its_member_when_another_becomes_its_owner():
     backlog = offered(KeyShared(), b"k", b"k", members=("ann",))
     (first,) = backlog.take("ann", 1, 0.0)

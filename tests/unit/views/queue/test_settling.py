@@ -124,6 +124,17 @@ def test_an_extended_lease_counts_from_the_moment_it_is_extended():
     assert again.deliveries == 2
 
 
+def test_of_a_claim_only_what_was_extended_is_kept():
+    world = World()
+    queue = queue_of(world.store, lease_ms=10_000)
+    queue.put_many([b"a", b"b"])
+    queue.claim(2)[0].extend(lease=60)
+
+    world.clock.advance(10)
+
+    assert _data(queue.claim(5)) == [b"b"]
+
+
 def test_a_shorter_extension_shortens_the_lease():
     world = World()
     queue = queue_of(world.store, lease_ms=100_000)

@@ -124,7 +124,7 @@ def test_a_batch_with_a_point_before_the_floor_leaves_nothing():
     gps.run_retention(50)
 
     with pytest.raises(Invalid, match=r"source b'tram' at 49"):
-        gps.append_many([("bus", 60, b""), ("tram", 49, b"")])
+        gps.append_many([("bus", 60, b""), ("tram", 49, b""), ("bus", 61, b"")])
 
     assert gps.range_all() == {}
     assert gps.statistics().refused == 1
