@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
+from random import Random
 from typing import Any
 
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from strandline.query.commands import Aggregate, Name, Query, Step
 from strandline.views.table.condition import And, Compare, Condition, In, Not, Or, Truth
 from tests.property.query_oracle import WEEK_DAYS, Case
 
+Stored = dict[str, Any]
 EVENTS = ("a", "b", "c")
 CONTEXTS = ("u1", "u2", "it's")
 ZONES = ("UTC", "Europe/Amsterdam", "America/Sao_Paulo", "Asia/Kathmandu", "Atlantic/Azores")
@@ -55,16 +58,25 @@ def schemas(draw: st.DrawFn) -> dict[str, str]:
     return {name: type_text(FIELDS[name], optional=draw(st.booleans())) for name in names}
 
 
-@st.composite
-def rows_of(draw: st.DrawFn, fields: dict[str, str], rows_max: int) -> list[dict[str, Any]]:
-    """What is to be stored: a context, a pause before it, and values."""
-    columns = {
-        name: st.sampled_from(VALUES[FIELDS[name]])
-        | (st.none() if told.endswith("null") else st.nothing())
-        for name, told in fields.items()
-    }
-    row = {"context": st.sampled_from(CONTEXTS), "pause_us": st.sampled_from(PAUSES_US)}
-    return draw(st.lists(st.fixed_dictionaries(row | columns), max_size=rows_max))
+def rows_of(fields: dict[str, str], counts: Sequence[int]) -> st.SearchStrategy[list[Stored]]:
+    """What is to be stored: a context, a pause before it, and values.
+
+    Drawn by a seed: so many values one by one would take longer than all questions to them."""
+    return st.builds(_rows, st.just(fields), st.sampled_from(counts), st.integers(0, 2**32))
+
+
+def _rows(fields: dict[str, str], count: int, seed: int) -> list[Stored]:
+    random = Random(seed)
+    return [
+        {"context": random.choice(CONTEXTS), "pause_us": random.choice(PAUSES_US)}
+        | {
+            name: None
+            if told.endswith("null") and random.random() < 0.25
+            else random.choice(VALUES[FIELDS[name]])
+            for name, told in fields.items()
+        }
+        for _ in range(count)
+    ]
 
 
 def _literals(field: str, kind: str) -> st.SearchStrategy[Any]:

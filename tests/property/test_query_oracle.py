@@ -17,16 +17,27 @@ from hypothesis import strategies as st
 from strandline.query import execute
 from strandline.query.arrow_snapshot import ArrowSnapshot, columns_of
 from strandline.query.binding import bind
+from strandline.query.commands import Name, Query
 from strandline.query.engine import Engine
 from strandline.query.execute import run
 from strandline.query.periods import Calendar
 from strandline.schema import Schema
+from strandline.views.table.condition import Condition
 from strandline.views.table.snapshot import Snapshot
-from tests.property.query_cases import BEGIN, cases, rows_of
+from tests.property.query_cases import (
+    BEGIN,
+    CORE,
+    FIELDS,
+    cases,
+    conditions,
+    rows_of,
+    type_text,
+)
 from tests.property.query_oracle import Case, Row, Rows, answer
 from tests.unit.store.world import World
 
 Stored = dict[str, list[dict[str, Any]]]
+FEW, MANY = [0, 3, 8], [0, 3, 12, 40]
 Snapshots = dict[str, Snapshot]
 Maker = Callable[[Case, Stored], AbstractContextManager[tuple[Snapshots, Rows]]]
 ENGINE = Engine(threads=2)
@@ -140,33 +151,51 @@ def _check(case: Case, stored: Stored, maker: Maker, engine: Engine = ENGINE) ->
 
 
 @st.composite
-def _questions(draw: st.DrawFn, *, steps_max: int, rows_max: int) -> tuple[Case, Stored]:
+def _questions(draw: st.DrawFn, *, steps_max: int, rows: list[int]) -> tuple[Case, Stored]:
     case = draw(cases(steps_max=steps_max))
     names = [case.query.event.text, *(step.event.text for step in case.query.steps)]
-    stored = {name: draw(rows_of(case.fields[name], rows_max)) for name in dict.fromkeys(names)}
+    stored = {name: draw(rows_of(case.fields[name], rows)) for name in dict.fromkeys(names)}
     return case, stored
 
 
-@settings(max_examples=200, deadline=None)
-@given(question=_questions(steps_max=0, rows_max=25))
+@st.composite
+def _conditions(draw: st.DrawFn) -> tuple[dict[str, str], list[dict[str, Any]], list[Condition]]:
+    """A table with fields of every type, and what is asked of it."""
+    fields = {name: type_text(kind, optional=draw(st.booleans())) for name, kind in FIELDS.items()}
+    asked = draw(st.lists(conditions(CORE | FIELDS), min_size=8, max_size=8))
+    return fields, draw(rows_of(fields, [30])), asked
+
+
+@settings(max_examples=100, deadline=None)
+@given(drawn=_conditions())
+def test_conditions(drawn):
+    fields, stored, asked = drawn
+    for condition in asked:
+        query = Query(event=Name("a"), where=condition, returning=(Name("seq"),))
+        case = Case(query=query, fields={"a": fields}, called=["a"], own=[condition])
+        _check(case, {"a": stored}, arrow_tables)
+
+
+@settings(max_examples=500, deadline=None)
+@given(question=_questions(steps_max=0, rows=MANY))
 def test_questions_to_one_event(question):
     _check(*question, arrow_tables)
 
 
-@settings(max_examples=200, deadline=None)
-@given(question=_questions(steps_max=3, rows_max=12))
+@settings(max_examples=500, deadline=None)
+@given(question=_questions(steps_max=3, rows=[0, 5, 20]))
 def test_sequences(question):
     _check(*question, arrow_tables)
 
 
 @settings(max_examples=100, deadline=None)
-@given(question=_questions(steps_max=2, rows_max=12))
+@given(question=_questions(steps_max=2, rows=MANY))
 def test_questions_whose_tables_do_not_fit_in_memory(question):
     _check(*question, arrow_tables, NO_MEMORY)
 
 
 @settings(max_examples=100, deadline=None)
-@given(question=_questions(steps_max=0, rows_max=12))
+@given(question=_questions(steps_max=0, rows=MANY))
 def test_first_rows_that_are_looked_for_with_few_columns(question):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(execute, "TWO_TURNS_ROWS_MIN", 1)
@@ -174,14 +203,14 @@ def test_first_rows_that_are_looked_for_with_few_columns(question):
 
 
 @pytest.mark.parametrize("state", ["memory", "passive", "files", "merged", "mixed"])
-@settings(max_examples=25, deadline=None)
-@given(question=_questions(steps_max=0, rows_max=25))
+@settings(max_examples=40, deadline=None)
+@given(question=_questions(steps_max=0, rows=MANY))
 def test_questions_to_one_event_of_a_store(state, question):
     _check(*question, in_store(state))
 
 
 @pytest.mark.parametrize("state", ["memory", "passive", "files", "merged", "mixed"])
-@settings(max_examples=15, deadline=None)
-@given(question=_questions(steps_max=3, rows_max=8))
+@settings(max_examples=25, deadline=None)
+@given(question=_questions(steps_max=3, rows=FEW))
 def test_sequences_of_a_store(state, question):
     _check(*question, in_store(state))

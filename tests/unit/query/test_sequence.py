@@ -1,0 +1,274 @@
+"""Promise: a sequence finds for every row of its first event the row that each step picks: the
+earliest at or behind it, or the latest strictly in front; the same however it is calculated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from strandline.query.bound import BoundStep
+from strandline.query.compile import sql
+from strandline.query.engine import Engine
+from strandline.query.plan import plan_of
+from strandline.query.sequence import Side, matches, order_by
+from tests.unit.query.asking import BEGIN_US, HOUR_US, Tables, table
+
+VIEW = {"page": "string", "user": "string | null", "at_time": "datetime | null"}
+PAY = {"amount": "f64", "user": "string | null", "at_time": "datetime | null"}
+
+
+def _views(*rows: tuple[float, str | None]) -> Any:
+    return table("view", VIEW, [_row(at, user, page=f"/{user}") for at, user in rows])
+
+
+def _pays(*rows: tuple[float, str | None]) -> Any:
+    return table("pay", PAY, [_row(at, user, amount=at) for at, user in rows])
+
+
+def _row(at: float, user: str | None, **more: object) -> dict[str, Any]:
+    return {"at": at, "user": user, "context": user or "nobody"} | more
+
+
+def _pairs(tables: Tables, command: str) -> list[tuple[Any, ...]]:
+    """The seqs of both events of each match."""
+    result = tables.ask(command)
+    names = [name for name in result.columns if name.endswith(".seq")]
+    return [tuple(row[name] for name in names) for row in result]
+
+
+FOLLOWED = "QUERY view FOLLOWED BY pay LINKED BY user"
+PRECEDED = "QUERY view PRECEDED BY pay LINKED BY user"
+
+
+def test_followed_by_takes_the_earliest_row_behind():
+    tables = Tables(_views((1, "a")), _pays((0, "a"), (3, "a"), (2, "a")))
+
+    assert _pairs(tables, FOLLOWED) == [(1, 3)]
+
+
+def test_a_row_of_the_same_time_follows():
+    tables = Tables(_views((1, "a")), _pays((2, "a"), (1, "a")))
+
+    assert _pairs(tables, FOLLOWED) == [(1, 2)]
+
+
+def test_of_equal_times_the_one_appended_first_follows():
+    tables = Tables(_views((1, "a")), _pays((2, "a"), (2, "a")))
+
+    assert _pairs(tables, FOLLOWED) == [(1, 1)]
+
+
+def test_preceded_by_takes_the_latest_row_strictly_in_front():
+    tables = Tables(_views((2, "a")), _pays((0, "a"), (1, "a"), (2, "a"), (3, "a")))
+
+    assert _pairs(tables, PRECEDED) == [(1, 2)]
+
+
+def test_of_equal_times_the_one_appended_last_precedes():
+    tables = Tables(_views((2, "a")), _pays((1, "a"), (1, "a")))
+
+    assert _pairs(tables, PRECEDED) == [(1, 2)]
+
+
+def test_rows_of_another_link_do_not_match():
+    tables = Tables(_views((1, "a"), (1, "b"), (1, "c")), _pays((2, "b"), (3, "a"), (3, "d")))
+
+    assert _pairs(tables, FOLLOWED) == [(1, 2), (2, 1)]
+
+
+def test_rows_without_a_link_never_match():
+    tables = Tables(_views((1, None)), _pays((2, None)))
+
+    assert _pairs(tables, FOLLOWED) == []
+
+
+def test_a_row_can_be_in_several_matches():
+    tables = Tables(_views((1, "a"), (2, "a")), _pays((3, "a")))
+
+    assert _pairs(tables, FOLLOWED) == [(1, 1), (2, 1)]
+
+
+@pytest.mark.parametrize(("within", "found"), [("1 HOURS", []), ("2 HOURS", [(1, 1)])])
+def test_within_includes_its_end(within, found):
+    tables = Tables(_views((1, "a")), _pays((3, "a")))
+
+    assert _pairs(tables, f"QUERY view FOLLOWED BY pay WITHIN {within} LINKED BY user") == found
+
+
+def test_each_step_goes_on_from_the_event_before_it():
+    third = table("end", {"user": "string"}, [_row(2, "a"), _row(5, "a")])
+    tables = Tables(_views((1, "a")), _pays((3, "a")), third)
+
+    forth = "QUERY view FOLLOWED BY pay FOLLOWED BY end LINKED BY user"
+    back = "QUERY view FOLLOWED BY pay PRECEDED BY end LINKED BY user"
+
+    assert _pairs(tables, forth) == [(1, 1, 2)]
+    assert _pairs(tables, back) == [(1, 1, 1)]
+
+
+def test_no_row_follows_itself():
+    tables = Tables(_views((1, "a"), (1, "a"), (2, "a")))
+
+    assert _pairs(tables, "QUERY view FOLLOWED BY view LINKED BY user") == [(1, 2), (2, 3)]
+    assert _pairs(tables, "QUERY view PRECEDED BY view LINKED BY user") == [(3, 2)]
+
+
+def test_the_condition_of_an_event_holds_before_it_is_looked_for():
+    tables = Tables(_views((1, "a")), _pays((2, "a"), (3, "a")))
+
+    assert _pairs(tables, f"{FOLLOWED} WHERE pay.amount > 2") == [(1, 2)]
+
+
+def test_a_condition_on_several_events_is_asked_of_what_was_found():
+    tables = Tables(_views((1, "a")), _pays((2, "a"), (3, "a")))
+
+    question = f'{FOLLOWED} WHERE view.page = "/none" OR pay.amount > 2'
+
+    assert _pairs(tables, question) == []
+
+
+def test_for_and_since_hold_for_every_event():
+    tables = Tables(_views((1, "a"), (1, "b"), (3, "b")), _pays((2, "a"), (2, "b"), (4, "b")))
+
+    assert _pairs(tables, f"{FOLLOWED} FOR a") == [(1, 1)]
+    assert _pairs(tables, f'{FOLLOWED} SINCE "2026-01-01T03:00:00Z"') == [(3, 3)]
+
+
+def test_matches_come_in_the_order_of_the_first_event_and_limit_counts_them():
+    tables = Tables(_views((3, "a"), (1, "a"), (2, "b"), (1, "b")), _pays((9, "a"), (9, "b")))
+
+    assert _pairs(tables, FOLLOWED) == [(2, 1), (4, 2), (3, 2), (1, 1)]
+    assert _pairs(tables, f"{FOLLOWED} LIMIT 2 OFFSET 1") == [(4, 2), (3, 2)]
+
+
+def test_matches_can_be_ordered_by_any_column():
+    tables = Tables(_views((1, "a"), (2, "b")), _pays((3, "b"), (9, "a")))
+
+    assert _pairs(tables, f"{FOLLOWED} ORDER BY pay.amount") == [(2, 1), (1, 2)]
+    assert _pairs(tables, f"{FOLLOWED} ORDER BY pay.amount DESC LIMIT 1") == [(1, 2)]
+
+
+def test_another_time_can_be_used_and_rows_without_it_are_left_out():
+    views = [{"at": 1, "user": "a", "page": "/", "at_time": BEGIN_US + 9 * HOUR_US}]
+    pays = [
+        {"at": 2, "user": "a", "amount": 1.0, "at_time": BEGIN_US},
+        {"at": 3, "user": "a", "amount": 1.0, "at_time": None},
+        {"at": 4, "user": "a", "amount": 1.0, "at_time": BEGIN_US + 10 * HOUR_US},
+    ]
+    tables = Tables(table("view", VIEW, views), table("pay", PAY, pays))
+
+    assert _pairs(tables, f"{FOLLOWED} USING at_time") == [(1, 3)]
+
+
+def test_columns_of_all_events_are_shown_with_the_event_in_front():
+    tables = Tables(_views((1, "a")), _pays((2, "a")))
+
+    result = tables.ask(f"{FOLLOWED} RETURN [page, amount, pay.user]")
+
+    assert result.rows() == [{"view.page": "/a", "pay.amount": 2.0, "pay.user": "a"}]
+
+
+def test_matches_can_be_counted_and_grouped():
+    tables = Tables(_views((1, "a"), (2, "a"), (1, "b"), (9, "b")), _pays((3, "a"), (4, "b")))
+
+    assert tables.tuples(f"{FOLLOWED} COUNT") == [(3,)]
+    assert tables.tuples(f"{FOLLOWED} COUNT, AVG amount BY page ORDER BY count DESC") == [
+        ("/a", 2, 3.0),
+        ("/b", 1, 4.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "value", "other"),
+    [
+        ("i64", "u64", 5, 5),
+        ("u64", "f64", 2**63, 2.0**63),
+        ("i64", "f64", -(2**63), -(2.0**63)),
+        ("f64", "f64", 0.0, -0.0),
+        ("string", '["x","y"]', "x", "x"),
+    ],
+)
+def test_links_of_kinds_that_can_be_equal_are(left, right, value, other):
+    tables = Tables(
+        table("view", {"k": left}, [{"k": value}]), table("pay", {"k": right}, [{"k": other}])
+    )
+
+    assert _pairs(tables, "QUERY view FOLLOWED BY pay LINKED BY k") == [(1, 1)]
+
+
+def test_numbers_of_two_kinds_that_only_round_to_the_same_float_do_not_match():
+    tables = Tables(
+        table("view", {"k": "u64"}, [{"k": 2**53 + 1}]),
+        table("pay", {"k": "f64"}, [{"k": 2.0**53}]),
+    )
+
+    assert _pairs(tables, "QUERY view FOLLOWED BY pay LINKED BY k") == []
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_an_event_without_rows_is_in_no_match(count):
+    some = ((1, "a"),) * count
+
+    assert _pairs(Tables(_views(*some), _pays()), FOLLOWED) == []
+    assert _pairs(Tables(_views(), _pays(*some)), PRECEDED) == []
+
+
+def _side(name: str, rows: int, seed: int) -> tuple[Side, pa.Table]:
+    random = np.random.default_rng(seed)
+    users = random.integers(0, 40, rows)
+    link = pa.chunked_array([pa.array([None if user == 7 else f"u{user}" for user in users])])
+    times = BEGIN_US + random.integers(0, 200, rows) * HOUR_US
+    seqs = random.permutation(rows).astype(np.int64) + 1
+    table_ = pa.table(
+        {
+            "seq": seqs.astype(np.uint64),
+            "ts": pa.array(times, pa.timestamp("us")),
+            "user": link,
+        }
+    )
+    return Side(name, link, times, seqs), table_
+
+
+@pytest.mark.parametrize("words", ["FOLLOWED BY", "PRECEDED BY"])
+@pytest.mark.parametrize("events", [["a", "b"], ["a", "a"], ["a", "b", "a", "a"]])
+def test_the_sql_of_a_sequence_finds_the_same_matches(words, events):
+    """Thousands of rows with many equal times: what Spark is given, run by DuckDB."""
+    data = {name: _side(name, 2000, seed) for seed, name in enumerate("ab")}
+    tables = Tables(*(table(name, {"user": "string | null"}, []) for name in "ab"))
+    sequence = f" {words} ".join(events[:-1]) + f" {words} {events[-1]} WITHIN 20 HOURS"
+    bound = tables.bound(f"QUERY {sequence} LINKED BY user")
+    plan = plan_of(bound)
+
+    with Engine(threads=2).session() as session:
+        for scan in plan.scans:
+            rows = data[scan.table][1].append_column("context", pa.array([""] * 2000))
+            session.register(scan.relation, [rows.select(scan.columns)])
+        found = session.ask(sql(plan, "duckdb"))
+    sides = [data[name][0] for name in events]
+    mine = matches(
+        sides, [BoundStep(direction=s.direction, within_us=s.within_us) for s in bound.steps]
+    )
+
+    assert len(mine[0]) > 100
+    for event, side, rows in zip(bound.events, sides, mine, strict=True):
+        assert found[f"{event.called}.seq"].to_pylist() == side.seqs[rows].tolist()
+
+
+def test_order_by_several_keys_is_that_of_lexsort():
+    random = np.random.default_rng(5)
+    keys = [
+        random.integers(0, 5, 500),
+        random.integers(-(2**62), 2**62, 500) * random.integers(0, 2, 500),
+        random.integers(0, 1 << 40, 500),
+    ]
+
+    assert order_by(keys).tolist() == np.lexsort(keys[::-1]).tolist()
+
+
+def test_order_by_extreme_numbers_does_not_overflow():
+    key = np.array([2**63 - 1, -(2**63), 0, -1], np.int64)
+
+    assert order_by([key]).tolist() == [1, 3, 2, 0]
