@@ -12,22 +12,22 @@ decides; the first is a short cut.
 **A field that comes twice** is seen by counting quotation marks. A key has two, text has two more,
 and nothing else has any but escaped ones: if an event has as many as its row must have, there is no
 second key anywhere. Which marks are escaped is plain unless a backslash is escaped, too; then it is
-in doubt, and if a mark is written as ``\\u0022`` besides, the keys are listed. Counting costs 35 ns
-of the 460 that decoding takes (12 fields, 260 bytes, in batches), and 50 to 80 for every optional
-field and every time: each may have more marks or fewer. To parse a second time would cost more than
-the first.
+in doubt, and if a mark is written as ``\\u0022`` besides, the keys are listed. Counting costs 41 ns
+beside the 430 that decoding takes (12 fields, 260 bytes, in batches), and every optional field and
+every time 50 to 58: each may have more marks or fewer. With one of both that is a third of what
+decoding takes; to parse a second time would cost more than the first.
 
 **A time outside of the years 1 to 9999 in UTC** can only come from a moment in one of the two with
 an offset: if one of these years is there, it is in doubt.
 
-**A number from 2^64 on**: msgspec knows no such bound.
+**A number from 2^64 on**: msgspec knows no such bound. To look costs 38 ns for every u64.
 """
 
 from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
 from types import NoneType
 from typing import Annotated, Any, Literal
@@ -99,7 +99,7 @@ class Validator:
             row = self._usual(data)
         except MISFITS:
             return self._slowly(data)
-        return row if self._sure((data,), (row,)) else self._slowly(data)
+        return row if self._sure_of_one(data, row) else self._slowly(data)
 
     def decode_many(self, data: Sequence[bytes]) -> list[msgspec.Struct]:
         """The rows of events, all or none."""
@@ -170,13 +170,26 @@ class Validator:
                 marks += sum(map(_MARKS.__getitem__, map(type, values)))
             if 1 in years or 9999 in years:
                 return False
-        if any(_too_large(map(getter, rows)) for getter in self._naturals):
-            return False
-        text = b"".join(data)
-        quotes = _quotes(text)
-        if quotes > marks and b"\\\\" not in text:
-            quotes -= text.count(b'\\"')
-        return marks == quotes
+        for getter in self._naturals:
+            if _too_large(list(map(getter, rows))):
+                return False
+        return _as_many(marks, b"".join(data))
+
+    def _sure_of_one(self, data: bytes, row: msgspec.Struct) -> bool:
+        """The same for one event: what pays for many takes twice as long for it."""
+        marks = self._marks
+        for getter in self._loose:
+            marks += _MARKS[type(getter(row))]
+        for _, getter in self._moments:
+            value = getter(row)
+            if type(value) is datetime and value.year in (1, 9999):
+                return False
+            marks += _MARKS[type(value)]
+        for getter in self._naturals:
+            value = getter(row)
+            if type(value) is int and value > U64_MAX:
+                return False
+        return _as_many(marks, data)
 
     def _slowly(self, data: bytes) -> msgspec.Struct:
         """The row of an event, or the error that says why there is none."""
@@ -233,9 +246,8 @@ def _blocks(data: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
     return (data[first : first + BLOCK] for first in range(0, len(data), BLOCK))
 
 
-def _too_large(values: Iterable[Any]) -> bool:
+def _too_large(values: list[Any]) -> bool:
     """Whether one of them is more than u64 has, which the type cannot be told."""
-    values = list(values)
     try:
         found: bool = max(values) > U64_MAX
     except TypeError:  # None, or absent
@@ -243,7 +255,14 @@ def _too_large(values: Iterable[Any]) -> bool:
     return found
 
 
-def _quotes(text: bytes) -> int:
-    if len(text) < _SMALL:
-        return text.count(b'"')
+def _as_many(marks: int, text: bytes) -> bool:
+    """Whether it has so many quotation marks and no more, but for escaped ones; False if that is
+    in doubt."""
+    quotes = text.count(b'"') if len(text) < _SMALL else _counted(text)
+    if quotes > marks and b"\\\\" not in text:
+        quotes -= text.count(b'\\"')
+    return marks == quotes
+
+
+def _counted(text: bytes) -> int:
     return int(np.count_nonzero(np.frombuffer(text, np.uint8) == _QUOTE))
