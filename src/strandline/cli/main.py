@@ -29,6 +29,7 @@ from strandline.cli import (
     topics,
     views,
 )
+from strandline.cli import run as commands
 from strandline.env import process
 
 Command = Callable[..., int | None]
@@ -52,6 +53,7 @@ def make_app() -> App:
     for group in (views, kv, queues, series, metrics, groups):
         app.command(group.app)
     app.command(sql.sql, sort_key=sql.PLACE)
+    app.command(commands.run, sort_key=commands.PLACE)
     app.command(lake.app)
     app.command(pipeline.app)
     for place, command in enumerate(care, start=pipeline.PLACE + 1):

@@ -1,0 +1,206 @@
+"""``strandline run``: the command language over event tables, one command, a file, or a prompt.
+
+A file has any number of commands, each closed by ``;``. At a prompt a command ends with its line,
+unless a bracket is still open. Commands that only ask open the store read-only, beside a process
+that writes; the others open it for writing, and DEFINE makes one if there is none.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from datetime import date, datetime
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from strandline.cli import cells, failures, sql
+from strandline.cli.cells import Json, Made, Row, fact_row
+from strandline.cli.options import VIEW_TARGET, ViewTarget
+from strandline.cli.output import output
+from strandline.cli.progress import Steps
+from strandline.cli.viewing import look, writing
+from strandline.errors import Invalid, StrandlineError
+from strandline.store import Store
+
+if TYPE_CHECKING:  # DuckDB and the grammar are loaded when they are needed
+    from strandline.query.result import Result
+
+PLACE = sql.PLACE + 1  # among the commands of the help page
+_ASKING = {"Query", "Replay", "Show", "Explain", "Plot", "Ping", "ListUsers", "ShowPermissions"}
+_MAKING = {"Define", "Batch", "CreateUser"}
+_OPEN, _CLOSED = "[{(", "]})"
+_PAGE = 1000
+_LEAVE = {"exit", "quit"}
+
+
+def run(
+    text: str | None = None,
+    /,
+    *,
+    file: Annotated[str | None, Parameter(name=["--file", "-f"])] = None,
+    target: ViewTarget = VIEW_TARGET,
+) -> None:
+    """Do what commands say: DEFINE, STORE, QUERY, REMEMBER, SHOW and so on.
+
+    Such as `QUERY pay COUNT, TOTAL amount BY currency`. On a terminal without a command there is a
+    prompt.
+
+    Parameters
+    ----------
+    text
+        The command. Without it, those of a piped stdin are taken.
+    file
+        A file with commands, each closed by `;`.
+    """
+    if text is not None and file is not None:
+        raise Invalid("give a command or --file, not both")
+    if text is not None:
+        _do(text, target)
+    elif file is None and sys.stdin.isatty():
+        _prompt(target)
+    else:
+        for command in commands_of(_read(file)):
+            _do(command, target)
+
+
+def commands_of(text: str) -> Iterator[str]:
+    """The commands of a text, each closed by a semicolon that is in no bracket and no string."""
+    begun, depth, quoted, escaped = 0, 0, False, False
+    for place, letter in enumerate(text):
+        if quoted:
+            quoted = escaped or letter != '"'
+            escaped = not escaped and letter == "\\"
+        elif letter == '"':
+            quoted = True
+        elif letter in _OPEN:
+            depth += 1
+        elif letter in _CLOSED:
+            depth -= 1
+        elif letter == ";" and depth <= 0:
+            if text[begun:place].strip():
+                yield text[begun:place].strip()
+            begun, depth = place + 1, 0
+    if text[begun:].strip():
+        yield text[begun:].strip()
+
+
+def _do(text: str, target: ViewTarget) -> None:
+    """One command, in a store of its own."""
+    kind = type(_parsed(text)).__name__
+    if kind in _ASKING:
+        _print(look(target, _asked(text)), target)
+        return
+    with writing(target, create=kind in _MAKING) as store:
+        _print(_done(store, text), target)
+
+
+def _asked(text: str) -> Callable[[Store], Result]:
+    def ask(store: Store) -> Result:
+        return _done(store, text)
+
+    return ask
+
+
+def _done(store: Store, text: str) -> Result:
+    try:
+        command = _parsed(text)
+        if type(command).__name__ != "Remember":
+            return store.run(text)
+        with Steps() as bar:  # the first run may take long
+            store.questions.remembered.remember(command, progress=bar.show)
+        return store.run(f"SHOW {command.alias}")
+    except Invalid as error:
+        raise _told(error) from error
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return import_module("strandline.query.parsing").parse(text)
+    except Invalid as error:
+        raise _told(error) from error
+
+
+def _prompt(target: ViewTarget) -> None:
+    """Commands from a terminal until it is closed. What is wrong with one is told; it goes on."""
+    with writing(target, create=True) as store:
+        for text in _typed():
+            try:
+                _print(_done(store, text), target)
+            except StrandlineError as error:
+                failures.report(error)
+
+
+def _typed() -> Iterator[str]:
+    lines = ""
+    while True:
+        try:
+            line = input("...> " if lines else "strandline> ")
+        except EOFError:
+            return
+        lines = f"{lines}\n{line}" if lines else line
+        if not lines.strip():
+            lines = ""
+        elif lines.strip().rstrip(";").lower() in _LEAVE:
+            return
+        elif sum(map(lines.count, _OPEN)) <= sum(map(lines.count, _CLOSED)):
+            yield lines.strip().rstrip(";")
+            lines = ""
+
+
+def _read(file: str | None) -> str:
+    if file is None:
+        return sys.stdin.read()
+    try:
+        with open(file, encoding="utf-8") as opened:
+            return opened.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(f"cannot read {file}: {error}") from error
+
+
+def _print(answer: Result, target: ViewTarget) -> None:
+    out = output(target.output)
+    if not len(answer):
+        if answer.columns and target.output != "table":
+            out.end()
+        else:
+            out.one(fact_row({"message": answer.message}))
+        return
+    page: list[Row] = []
+    for row in answer:
+        page.append(_row(row))
+        if len(page) == _PAGE:
+            out.rows(page)
+            page = []
+    out.rows(page)
+    out.end()
+
+
+def _row(row: dict[str, Any]) -> Row:
+    json: Json = {name: _plain(value) for name, value in row.items()}
+    texts = {name: None if value is None else _text(value) for name, value in json.items()}
+    return Made(json, texts)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, datetime | date):
+        return value.isoformat().replace("+00:00", "Z")
+    return value
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return cells.plain(str(value))
+
+
+def _told(error: Invalid) -> Invalid:
+    """An error of a command as two lines: where and what, and what may have been meant."""
+    message, hint = getattr(error, "message", ""), getattr(error, "hint", "")
+    if not message:
+        return error
+    line, column = getattr(error, "line", 0), getattr(error, "column", 0)
+    told = Invalid(f"line {line}, column {column}: {message}" if line else message)
+    told.add_note(hint or "docs/guide/queries.md has the commands")
+    return told
