@@ -59,7 +59,10 @@ _SAMPLE_MIN = 1 << 16
 
 
 def build(table: pa.Table, schema: Schema, zone_rows: int, policy: Policy | None = None) -> bytes:
-    """The side file of rows that are sorted by context, time and seq."""
+    """The side file of rows that are sorted by context, time and seq.
+
+    Columns are asked for by name, one after the other: they need not be in memory together.
+    """
     policy = policy or Policy()
     layout = Layout(len(table), zone_rows)
     kinds = {
