@@ -5,10 +5,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import duckdb
+import pyarrow as pa
 import pytest
 
 from strandline.errors import Invalid
 from strandline.query.problems import Mistake
+from strandline.query.sql.sandbox import SHARED
 from tests.unit.query.sql.asking import ask
 from tests.unit.store.world import World
 
@@ -141,3 +144,17 @@ def test_a_question_leaves_nothing_behind(store):
     with pytest.raises(Mistake, match="no relation"):
         ask(store, "FROM __relation_0")
     assert ask(store, "SELECT count(*) FROM kv.profiles") == [(1,)]
+
+
+def test_the_sandbox_itself_has_no_way_out(tmp_path):
+    file = tmp_path / "x.csv"
+    file.write_text("a\n1\n")
+    secrets = pa.table({"password": [1]})
+
+    with SHARED.room() as room:
+        for text in (f"FROM read_csv('{file}')", f"FROM '{file}'", "FROM secrets", "LOAD httpfs"):
+            with pytest.raises(duckdb.Error):
+                room.ask(text, None)
+        with pytest.raises(duckdb.Error):
+            room.ask("SET enable_external_access = true", None)
+    assert len(secrets) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ import strandline
 from strandline.errors import Invalid, NotFound
 from strandline.query.sql.names import Names
 from strandline.query.sql.positions import pin
+from strandline.query.sql.relation import Position
 from strandline.query.sql.sandbox import SHARED
 from strandline.query.sql.sql import sql
 from strandline.query.sql.statement import read
@@ -270,6 +272,65 @@ def test_a_view_and_its_log_are_seen_at_one_moment_while_others_write(kind):
 
     assert len(set(found)) > 1, "nobody wrote meanwhile"
     assert [rows for rows, _ in found] == [records - before for _, records in found]
+
+
+class Interrupted:
+    """A topic to which somebody appends just before or behind the first look at its head."""
+
+    def __init__(self, topic: strandline.Topic, append: Callable[[], object], when: str) -> None:
+        self.name = topic.name
+        self._topic = topic
+        self._append: list[Callable[[], object]] = [append]
+        self._when = when
+
+    @property
+    def head_seq(self) -> int:
+        before = self._topic.head_seq
+        while self._append:
+            self._append.pop()()
+            if self._when == "behind":
+                return before
+        return self._topic.head_seq
+
+
+class Noted:
+    """A source that keeps the position that it was given."""
+
+    held = ()
+
+    def __init__(self, *topics: object) -> None:
+        self.topics = topics
+
+    def at(self, position: Position) -> Position:
+        return position
+
+
+def test_heads_that_were_not_there_at_one_moment_are_read_again():
+    store = World().store
+    second, first = store.topic("second"), store.topic("first")
+
+    def append() -> None:
+        first.append(b"x")
+        second.append(b"x")
+
+    (position,) = pin(store, [Noted(Interrupted(second, append, "behind"), first)], None)
+
+    assert position.heads == {"second": 1, "first": 1}
+
+
+def test_a_view_is_folded_up_to_the_heads_that_are_read():
+    store = World().store
+    store.queue("jobs").put(b"one")
+    jobs = store.existing_topic("jobs")
+    with SHARED.parser() as connection:
+        statement = read("FROM jobs", connection)
+    queue = Names(store, statement, None, copied=False).find(statement.relations[0])
+    plain = Noted(Interrupted(jobs, lambda: jobs.append(b"two"), "before"))
+
+    relation, position = pin(store, [queue, plain], None)
+
+    rows = [row for batch in relation.batches(["seq"], None) for row in batch.to_pylist()]
+    assert [row["seq"] for row in rows] == list(range(1, position.heads["jobs"] + 1)) == [1, 2]
 
 
 def test_topics_that_are_written_in_turn_are_never_seen_out_of_turn():

@@ -14,15 +14,17 @@ import pytest
 
 from strandline.errors import MemoryPressure
 from strandline.query.sql.dataset import RelationDataset
-from strandline.query.sql.filters import Where
+from strandline.query.sql.filters import Comparison, Every, Some, Where
 from strandline.query.sql.names import Names
 from strandline.query.sql.positions import pin
 from strandline.query.sql.relation import Relation
 from strandline.query.sql.sandbox import SHARED, Sandbox
 from strandline.query.sql.sql import sql, stream
 from strandline.query.sql.statement import read
+from strandline.query.sql.tables import condition_of
 from strandline.settings import MIB
 from strandline.store import Store
+from strandline.views.table.condition import Compare
 from tests.unit.query.sql.asking import ask
 from tests.unit.store.world import World, read_all
 
@@ -144,7 +146,9 @@ def test_of_metrics_only_the_points_in_question_are_read(world):
         metrics.write("cpu", {"host": f"h{n % 4}"}, {"load": n, "jobs": n}, at=n * 1000)
         metrics.write("mem", {}, {"used": n}, at=n * 1000)
 
-    long = "SELECT count(*) AS n FROM m WHERE measurement = 'cpu' AND field = 'load' AND ns < 50000"
+    long = (
+        "SELECT count(*) AS n FROM m WHERE measurement = 'cpu' AND field = 'load' AND ns <= 49000"
+    )
     wide = "SELECT count(*) AS n FROM metrics.\"m/cpu\" WHERE host = 'h1' AND ns >= 40000"
     found_long, counted_long = _run(world.store, long)
     found_wide, counted_wide = _run(world.store, wide)
@@ -163,6 +167,13 @@ def test_of_a_table_only_zones_that_may_match_are_read(world):
 
     assert found == [{"c": 2}]
     assert counted.rows <= 512
+
+
+def test_a_condition_of_which_one_side_is_unknown_rules_out_nothing():
+    known, unknown = Comparison("n", "=", 1), Comparison("raw", "=", b"bytes")
+
+    assert condition_of(Some((known, unknown))) is None
+    assert condition_of(Every((known, unknown))) == Compare("n", "=", 1)
 
 
 def test_of_a_queue_payloads_are_read_only_when_they_are_asked_for(world):
