@@ -6,7 +6,6 @@
     t  measurement, series/4096    when each of these series had its last point
     u  run                     what it has (runs.py)
     l  seq/256                 which records still matter (lives.py)
-    r  rule                    a rule, how far it is (rules.py)
 
 Keys are one letter and big-endian numbers of 8 bytes; values MessagePack, or bytes. Only what has
 changed is put, and at a save: the map itself then hands over the pages that have changed.
