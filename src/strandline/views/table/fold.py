@@ -277,10 +277,20 @@ class TableFold:
         if isinstance(value, Compare) and value.field == TS and value.op == "<":
             self.retained_us = max(self.retained_us, int(value.value or 0))
         self._applied = seq - 1
-        found = seqs_matching(self.snapshot(), value)
+        found = seqs_matching(self._before_change(), value)
         if found:
             self.hidden = self.hidden | found
             self.gone = self.gone | found
+
+    def _before_change(self) -> PinnedTable:
+        """What a delete is asked of, whose condition is bound to the schema of its time.
+
+        A file of a newer schema is there only when the log is folded in again. It was written when
+        the delete was known, so it lacks those rows.
+        """
+        view = self.snapshot()
+        view.leave_out_newer(self.schema.version)
+        return view
 
     def _adopt(self, session: Session, info: pages.PageInfo) -> None:
         if info.last_seq <= self.segments.flushed:

@@ -91,6 +91,11 @@ class PinnedTable:
         )
         return PinnedReading(self, kept, files, list(columns), after, facts)
 
+    def leave_out_newer(self, version: int) -> None:
+        """Read no file that was written in a newer version of the schema than this."""
+        files = self._files.files
+        self._files.files = tuple(file for file in files if file.schema_version <= version)
+
     def memory_part(self, chunk: Chunk, columns: Sequence[str], after: int) -> pa.Table:
         """The rows of a chunk that are to be seen, told in the newest schema."""
         table = chunk.table

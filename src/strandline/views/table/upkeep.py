@@ -101,6 +101,8 @@ class Upkeep:
     def _merge(self) -> bool:
         host = self._host
         fold = host.fold
+        if not self._hide(fold):
+            return False
         hidden = fold.segments.hidden
         try:
             merged = fold.segments.compact_once(fold.schema)
@@ -110,6 +112,18 @@ class Upkeep:
             if merged and host.fold is fold:
                 fold.purge(hidden - fold.segments.hidden)
         return merged
+
+    def _hide(self, fold: TableFold) -> bool:
+        """Tell the manifest what is hidden: files that come of a merge lack all that was deleted
+        by then. Only deletes that the log will not lose count."""
+        with self._host.lock:
+            if self._host.fold is not fold:
+                return False
+            hidden = fold.hidden
+        if not hidden.issubset(fold.segments.hidden):
+            self._host.topics[0].secure()
+            fold.segments.hide(hidden)
+        return True
 
     def _retain(self) -> None:
         host = self._host

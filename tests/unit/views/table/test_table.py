@@ -238,6 +238,29 @@ def test_a_file_holds_no_row_that_the_log_may_lose(world):
     assert world.store.existing_topic(NAME).head_seq >= 101
 
 
+@pytest.mark.parametrize("writing", ["flush", "merge"])
+def test_deletes_that_come_again_are_asked_in_the_schema_of_their_time(world, writing):
+    table = world.store.table(NAME, zone_rows=256, flush_rows=4)
+    table.define({"n": "i64", "day": "date"})
+    for n in range(1, 33):
+        table.store("c", {"n": n, "day": n * 86_400})
+        if writing == "merge" and n % 4 == 0:
+            table.flush()
+    world.store.views.shelf.save()
+    table.delete(Compare("day", ">=", 23))
+    table.define({"n": "i64", "day": "datetime"})
+    table.store("c", {"n": 33, "day": 5 * 86_400})
+    table.flush()
+    table.compact()
+
+    world.kill()
+
+    table = world.store.table(NAME)
+    assert {file.schema_version for file in host_of(world.store).fold.segments.files} >= {2}
+    assert numbers(table) == [*range(1, 23), 33]
+    assert digest(world.store) == rebuilt_digest(world.store)
+
+
 def test_a_snapshot_keeps_what_it_has_seen(world):
     table = table_of(world.store, flush_rows=16)
     for start in range(1, 129, 16):
