@@ -141,29 +141,34 @@ class Remembered:
 
     def show(self, alias: str, *, progress: Progress = silent) -> Result:
         """What was remembered, and what is new since: the query's answer as of now."""
+        look = self.begin(alias)
         while True:
-            look = self.begin(alias)
             try:
                 answers = self._answers(look, progress)
                 result = self._result(look, answers)
                 if look.has_news and not self._topics.readonly:
                     self._try_commit(look, answers)
             except FramesGone:
-                continue  # replaced by a commit that came between: it has what we want
+                look = self._look_without(look)
+                continue
             return result
 
     def refresh(
         self, alias: str, *, anew: bool = False, progress: Progress = silent
     ) -> Description:
         """Store what is new since the last look; with ``anew``, all of it as if it were new."""
+        look = self.begin(alias)
         while True:
-            look = self.begin(alias)
             if anew:
                 look.count_all_as_news()
             try:
                 if look.has_news:
                     self.commit(look, self._answers(look, progress))
-            except (Conflict, FramesGone):
+            except Conflict:
+                look = self.begin(alias)
+                continue
+            except FramesGone:
+                look = self._look_without(look)
                 continue
             return self.describe(alias)
 
@@ -219,8 +224,8 @@ class Remembered:
                 return
 
     def _change(self, alias: str, follower: Follower) -> Change | None:
+        look = self.begin(alias)
         while True:
-            look = self.begin(alias)
             try:
                 answers = self._answers(look, silent)
                 fresh = _states(look, answers)
@@ -229,7 +234,11 @@ class Remembered:
                 mark = 0 if look.has_news else look.base.cursor
                 if look.has_news and not self._topics.readonly:
                     mark = self.commit(look, answers).cursor
-            except (Conflict, FramesGone):
+            except Conflict:
+                look = self.begin(alias)
+                continue
+            except FramesGone:
+                look = self._look_without(look)
                 continue
             return follower.go_on(seen, mark)
 
@@ -322,6 +331,14 @@ class Remembered:
         return Visit(
             wanted, journal, base, shape, tables, marks, States(self._engine), self._clock.now_us()
         )
+
+    def _look_without(self, before: Visit) -> Visit:
+        """Another look, since frames of the one before are gone: a commit came between that has
+        what we want; or there was none, and they are lost (a repair may give some up)."""
+        look = self.begin(before.definition.alias)
+        if look.base.cursor == before.base.cursor:
+            look.count_all_as_news()
+        return look
 
     def _table(self, name: str, old: Manifest | None) -> tuple[TableSnapshot, TableMark]:
         """A table, and where it stands."""

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 from msgspec.structs import replace
+from pyroaring import BitMap64
 
 from strandline.errors import Conflict, Invalid, NotFound
 from strandline.query.commands import Query, Remember
@@ -133,6 +134,19 @@ def test_rows_that_a_power_loss_took_from_the_table_are_not_shown_any_more(seed:
     shown = [machine.show(alias) for alias in aliases]
 
     assert all(alike(each, machine.fresh("QUERY pay RETURN [n]")) for each in shown)
+
+
+def test_frames_that_are_lost_are_made_again():
+    machine = Machine(frame_bytes=2500)
+    machine.pay(*range(1, 120))
+    machine.remember("a", "QUERY pay")
+    topic = machine.store.topic("remembered:a")
+    topic.let_go(BitMap64([topic.head_seq - 1]))
+
+    shown = machine.show("a")
+
+    assert alike(shown, machine.fresh("QUERY pay"))
+    assert machine.remembered.describe("a").counters.anew == 2
 
 
 def test_show_reads_only_what_is_new(machine: Machine):
