@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Protocol
 
-import msgspec
 import pyarrow as pa
 
 from strandline.env.clock import Clock
@@ -32,16 +31,9 @@ from strandline.query.commands import Remember
 from strandline.query.engine import Engine
 from strandline.query.execute import default_engine, run
 from strandline.query.remember.changes import Change, Follower
+from strandline.query.remember.description import Description, description_of
 from strandline.query.remember.journal import FRAME_BYTES, Base, FramesGone, Journal, Piece
-from strandline.query.remember.manifest import (
-    Counters,
-    Keep,
-    Kind,
-    Manifest,
-    Marks,
-    Run,
-    TableMark,
-)
+from strandline.query.remember.manifest import Keep, Manifest, Run, TableMark
 from strandline.query.remember.retention import check_keep
 from strandline.query.remember.shape import kept_schema, looking_at_rows, shape_of
 from strandline.query.remember.states import States, state_of, without_nothing
@@ -70,25 +62,6 @@ class Topics(Protocol):
     def delete_topic(self, name: str, *, if_empty: bool = False) -> bool: ...
 
     def topics(self, prefix: str = "") -> list[str]: ...
-
-
-class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """A remembered query, as it stands."""
-
-    alias: str
-    query: str
-    kind: Kind
-    keep: Keep
-    rows: int
-    """Rows that are stored: of a selection its rows, of aggregates partial states of groups."""
-    bytes: int
-    runs: int
-    marks: Marks
-    behind: int
-    """Records that were appended to its tables since."""
-    created_us: int
-    refreshed_us: int
-    counters: Counters
 
 
 Bind = Callable[[str], Bound]
@@ -262,20 +235,8 @@ class Remembered:
                 return False
 
     def _described(self, manifest: Manifest) -> Description:
-        return Description(
-            alias=manifest.alias,
-            query=manifest.text,
-            kind=manifest.kind,
-            keep=manifest.keep,
-            rows=manifest.rows,
-            bytes=manifest.size,
-            runs=len(manifest.runs),
-            marks=manifest.marks,
-            behind=sum(self._behind(event, mark) for event, mark in manifest.marks.items()),
-            created_us=manifest.created_us,
-            refreshed_us=manifest.refreshed_us,
-            counters=manifest.counters,
-        )
+        behind = sum(self._behind(event, mark) for event, mark in manifest.marks.items())
+        return description_of(manifest, behind)
 
     def _behind(self, event: str, mark: TableMark) -> int:
         try:

@@ -10,8 +10,9 @@ from strandline.query.bound import Bound
 from strandline.query.commands import DeleteEvents, Query, Remember
 from strandline.query.execute import run
 from strandline.query.parsing import parse
+from strandline.query.remember.description import Description
 from strandline.query.remember.manifest import Keep
-from strandline.query.remember.remembered import Description, Remembered
+from strandline.query.remember.remembered import Remembered
 from strandline.query.result import Result
 from strandline.schema import Schema
 from strandline.store import Store
