@@ -4,12 +4,13 @@ The level of a file follows from its rows: a flush is of level 0, eight of them 
 1, and so on; what was flushed early is below. Files are merged with their neighbours only, since a
 file answers for a range of seqs.
 
-1. ``merge_files`` neighbours of a level or below become one file.
+1. ``merge_files`` files of a level become one, with smaller ones that are between them.
 2. Fewer are left over where a larger file follows: no more will come between. They are merged when
    they are two thirds of as many.
-3. Where one of them has more rows than the others together, they wait: it would be written again
-   and again for a few rows.
-4. No merged file has more than ``rows_max`` rows; one that has half of them is large enough.
+3. The merged file is of a higher level, else they wait for more: so a row is written once for each
+   level, and not again and again to take a few others in.
+4. No merged file has more than ``rows_max`` rows. Files that have half of them together, and with
+   the next one too many, are merged without waiting.
 5. A file of which a third is hidden is written anew by itself.
 """
 
@@ -25,8 +26,6 @@ from pyroaring import BitMap64
 from strandline.lake.entry import LakeFile
 
 ROWS_MAX = 16 * 1024 * 1024
-_CROWD = 4
-"""So many times ``merge_files`` are merged even where one is larger than the rest."""
 
 
 class MergeRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,43 +49,40 @@ def next_merge(
     """The files to merge next, none when all is well; one alone only loses its hidden rows."""
     levels = [level_of(file.rows, rules) for file in files]
     for level in sorted(set(levels)):
-        for first, following in _runs(files, levels, level):
-            chosen = _chosen(files[first:following], rules, closed=following < len(files))
+        for run in _runs(levels, level):
+            chosen = _chosen(files, levels, run, rules)
             if chosen:
-                return chosen
+                return files[chosen.start : chosen.stop]
     return next(([file] for file in files if _is_hollow(file, hidden, rules)), [])
 
 
-def _runs(
-    files: Sequence[LakeFile], levels: Sequence[int], level: int
-) -> Iterator[tuple[int, int]]:
-    """Neighbours of a level or below, as long as they go."""
-    places = range(len(files))
-    for low, run in itertools.groupby(places, key=lambda place: levels[place] <= level):
-        if low:
-            found = list(run)
-            yield found[0], found[-1] + 1
+def _runs(levels: Sequence[int], level: int) -> Iterator[range]:
+    """Neighbours of a level or below, as long as they go, if one of them is of that level."""
+    for low, run in itertools.groupby(range(len(levels)), key=lambda place: levels[place] <= level):
+        places = list(run)
+        if low and any(levels[place] == level for place in places):
+            yield range(places[0], places[-1] + 1)
 
 
-def _chosen(run: Sequence[LakeFile], rules: MergeRules, *, closed: bool) -> Sequence[LakeFile]:
-    count = rules.merge_files
-    enough = max(2, count * 2 // 3) if closed else count
-    for start in range(len(run) - 1):
-        window = run[start : start + count]
-        fitting = _fitting(window, rules)
-        rows = [file.rows for file in fitting]
-        full = len(fitting) < len(window) and sum(rows) >= rules.rows_max // 2
-        if len(fitting) < (2 if full else enough):
-            continue
-        if sum(rows) >= 2 * max(rows) or len(run) >= _CROWD * count:
-            return fitting
-    return []
-
-
-def _fitting(files: Sequence[LakeFile], rules: MergeRules) -> Sequence[LakeFile]:
-    """As many of the files as one file may have the rows of."""
-    totals = itertools.accumulate(file.rows for file in files)
-    return files[: sum(total <= rules.rows_max for total in totals)]
+def _chosen(
+    files: Sequence[LakeFile], levels: Sequence[int], run: range, rules: MergeRules
+) -> range | None:
+    """The first neighbours in a run that are to be merged."""
+    level = max(levels[place] for place in run)
+    closed = run.stop < len(files)
+    enough = max(2, rules.merge_files * 2 // 3) if closed else rules.merge_files
+    for start in run:
+        rows = alike = 0
+        for place in range(start, run.stop):
+            if rows + files[place].rows > rules.rows_max:
+                if rows >= rules.rows_max // 2 and place - start >= 2:
+                    return range(start, place)
+                break
+            rows += files[place].rows
+            alike += levels[place] == level
+            if alike >= enough and level_of(rows, rules) > level:
+                return range(start, place + 1)
+    return None
 
 
 def _is_hollow(file: LakeFile, hidden: BitMap64, rules: MergeRules) -> bool:

@@ -16,8 +16,10 @@ names it; for others, ``lake.grace_s`` after it has left.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 
 import msgspec
 import pyarrow as pa
@@ -49,6 +51,8 @@ from strandline.views.table.upcast import upcast
 
 STEP_ROWS = 1024 * 1024
 """Rows that one step of a merge writes, about: how long others may have to wait for it."""
+
+ADD_TRIES = 3
 
 
 class _Version:
@@ -101,10 +105,14 @@ class Segments:
         )
         self._rules = MergeRules(flush_rows=flush_rows, merge_files=merge_files, rows_max=rows_max)
         self._merge: Merging | None = None
-        self._merging = threading.Lock()  # held for a step of a merge; taken before ``_changing``
+        # Taken before ``_changing``, which is held while something is committed, not while files
+        # are written: nobody waits for an upload but who comes with another.
+        self._adding = threading.Lock()
+        self._merging = threading.Lock()
         self._cache = ColumnCache(share)
-        self._changing = threading.RLock()  # held for whole commits
-        self._counting = threading.RLock()  # held for moments; a finalizer may come in between
+        self._changing = threading.RLock()
+        self._counting = threading.Lock()  # held for moments
+        self._released: deque[_Version] = deque()
         self._version = _Version(None, ExitStack())
         self._is_unsure = False
         """A commit failed, and nobody knows whether it happened: read what is there."""
@@ -153,17 +161,16 @@ class Segments:
 
         The file answers for all seqs from the last file on. Rows may be in any order.
         """
-        with self._changing:
-            self._create()
-            table, schema = self._in_newest(table, schema)
-            manifest = self._known()
-            if last_seq <= manifest.last_seq:
-                return
-            if manifest.last_seq:
-                first_seq = manifest.last_seq + 1
-            fresh = pc.greater_equal(table[SEQ], pa.scalar(first_seq, pa.uint64()))
-            file = self._write(table.filter(fresh), schema, first_seq, last_seq)
-            self._commit_files(lambda each: each.with_added([file]), [file])
+        with self._adding:
+            for tries_left in reversed(range(ADD_TRIES)):
+                try:
+                    self._add(table, first_seq, last_seq, schema)
+                except Conflict:  # another schema has come, or another file: look again
+                    if not tries_left:
+                        raise
+                    self.load()
+                else:
+                    return
 
     def hide(self, seqs: BitMap64) -> None:
         """These rows are gone: also for others, and from files at the next merge."""
@@ -213,31 +220,48 @@ class Segments:
 
     def sweep(self, *, orphans: bool = False) -> Swept | None:
         """Delete what no version and no snapshot needs any more; None when there is nothing."""
+        if self.manifest is None or self.readonly:
+            return None
+        self._count_released()
+        swept, newest = sweep_table(
+            self._ledger,
+            self._settings,
+            now_us=self._clock.now_us(),
+            term=self._term(),
+            orphans=orphans,
+        )
         with self._changing:
-            if self.manifest is None or self.readonly:
-                return None
-            swept, newest = sweep_table(
-                self._ledger,
-                self._settings,
-                now_us=self._clock.now_us(),
-                term=self._term(),
-                orphans=orphans,
-            )
             self._know(newest)
         return swept
 
     def pin(self) -> Pinned:
         """The files of this moment, which stay as long as they are held."""
+        self._count_released()
         with self._counting:
             version = self._version
             version.users += 1
-        return Pinned(self._objects, version.manifest, self._cache, lambda: self._let_go(version))
+        release = partial(self._released.append, version)
+        return Pinned(self._objects, version.manifest, self._cache, release)
 
     def close(self) -> None:
         """Let go of memory, and of a merge under way. Snapshots go on."""
         with self._merging:
             self._give_up_merge()
         self._cache.close()
+
+    def _add(self, table: pa.Table, first_seq: int, last_seq: int, schema: Schema) -> None:
+        with self._changing:
+            self._create()
+            if self._known().dropped:
+                raise Conflict(f"{self._name!r} was deleted: its files take no more rows")
+            table, schema = self._in_newest(table, schema)
+            before = self._known().last_seq
+        if last_seq <= before:
+            return
+        first_seq = before + 1 if before else first_seq
+        fresh = pc.greater_equal(table[SEQ], pa.scalar(first_seq, pa.uint64()))
+        file = self._write(table.filter(fresh), schema, first_seq, last_seq)
+        self._commit_files(lambda each: each.with_added([file]), [file])
 
     def _begin_merge(self, schema: Schema, *, purge: bool) -> bool:
         if self.readonly:
@@ -264,11 +288,10 @@ class Segments:
         file = merge.finish()
         old, at_us = [each.name() for each in merge.files], self._clock.now_us()
         try:
-            with self._changing:
-                self._commit_files(
-                    lambda each: each.with_replaced(old, [file], at_us=at_us, purged=merge.purged),
-                    [file],
-                )
+            self._commit_files(
+                lambda each: each.with_replaced(old, [file], at_us=at_us, purged=merge.purged),
+                [file],
+            )
         except Conflict:
             self.load()  # somebody else was first: begin with what he made of it
         self._give_up_merge()
@@ -299,11 +322,11 @@ class Segments:
     def _commit_files(self, change: Change, files: list[LakeFile]) -> None:
         """List new files, or delete them when the manifest refuses them for good."""
         try:
-            self._commit(change)
+            with self._changing:
+                self._commit(change)
         except (Conflict, Invalid):
             for file in files:
-                if self._known().named(file.name()) is None:
-                    writer.discard(self._writing, file)
+                writer.discard(self._writing, file)
             raise
 
     def _create(self) -> None:
@@ -327,7 +350,7 @@ class Segments:
     def _know(self, manifest: Manifest) -> None:
         """This is the newest manifest. It is pinned as long as it is, or a snapshot has it."""
         old = self._version
-        if old.manifest is not None and old.manifest.number == manifest.number:
+        if old.manifest is not None and old.manifest.number >= manifest.number:
             return
         hold = ExitStack()
         try:
@@ -336,11 +359,20 @@ class Segments:
             pinned = hold.enter_context(self._ledger.pin())
         with self._counting:
             self._version = _Version(pinned, hold)
-        self._let_go(old)
+        self._released.append(old)
+        self._count_released()
 
-    def _let_go(self, version: _Version) -> None:
-        with self._counting:
-            version.users -= 1
-            last = not version.users
-        if last:
-            version.hold.close()
+    def _count_released(self) -> None:
+        """Let go of versions that nobody has any more.
+
+        A finalizer may come at any moment, in the middle of any lock: it only says what it had.
+        """
+        while self._released:
+            with self._counting:
+                version = self._released.popleft() if self._released else None
+                if version is None:
+                    return
+                version.users -= 1
+                is_last = not version.users
+            if is_last:
+                version.hold.close()
