@@ -10,7 +10,7 @@ it gives (``dataset.py``). It may be asked by threads of DuckDB, several at once
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -79,20 +79,6 @@ class Source(Protocol):
     def at(self, position: Position) -> Relation:
         """The rows of a position. What is ``held`` is at that position just now."""
         ...
-
-
-def in_batches(
-    rows: Iterator[Any], make: Callable[[list[Any]], pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Rows that come one by one, made into batches."""
-    some: list[Any] = []
-    for row in rows:
-        some.append(row)
-        if len(some) >= ROWS_AT_ONCE:
-            yield make(some)
-            some = []
-    if some:
-        yield make(some)
 
 
 def texts(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
