@@ -75,7 +75,7 @@ class Wish(NamedTuple):
 
 
 class CannotTell(Exception):
-    """The test has no exact form for the field."""
+    """The test has no exact form for the field. Never leaves this file."""
 
 
 def wish_of(leaf: Leaf, stored: Kind, asked: Kind, *, negated: bool) -> Wish | None:
