@@ -168,9 +168,11 @@ def test_a_table_of_hidden_rows_alone_ends_up_without_rows():
 
 def test_old_versions_become_the_newest():
     table = filled(2)
-    newer = [{**row, "amount": row["amount"] + 0.5, "city": "Kiel"} for row in rows_of([17, 18])]
-    table.segments.add(table_of(newer, WIDER), 17, 18, WIDER)
-    table.add(19, 24)  # came before the definition, written after it
+    newer = [
+        {**row, "amount": row["amount"] + 0.5, "city": "Kiel"} for row in rows_of(range(17, 25))
+    ]
+    table.segments.add(table_of(newer, WIDER), 17, 24, WIDER)
+    table.add(25, 32)  # came before the definition, written after it
     before = table.rows(schema=WIDER, columns=["seq", "amount", "city"])
 
     merge_all(table, WIDER)
