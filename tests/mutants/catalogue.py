@@ -27,6 +27,7 @@ from tests.mutants.series import SERIES
 from tests.mutants.tables import TABLES
 from tests.mutants.transfers import TRANSFERS
 from tests.mutants.views import VIEWS
+from tests.mutants.zones import ZONES
 
 MUTANTS = {
     "acknowledge before the sync": Mutant(
@@ -310,6 +311,7 @@ MUTANTS = {
     **RESERVOIR,
     **VIEWS,
     **TABLES,
+    **ZONES,
     **IDENTITY,
     **KV,
     **QUEUES,

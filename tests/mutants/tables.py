@@ -49,13 +49,6 @@ TABLES = {
         TABLE,
         "test_deletes_that_come_again_are_asked_in_the_schema_of_their_time[merge]",
     ),
-    "tables: a delete is asked of files of a newer schema": Mutant(
-        "views.table.fold:TableFold._before_change",
-        "view.leave_out_newer(self.schema.version)",
-        "pass",
-        TABLE,
-        "test_deletes_that_come_again_are_asked_in_the_schema_of_their_time[flush]",
-    ),
     "tables: misfits of rows in a file are not counted again": Mutant(
         "views.table.fold:TableFold._new_ones",
         "self._misfits += known.misfits",
