@@ -185,7 +185,8 @@ def _questions(rows: int) -> list[Question]:
         Question(
             "count and average by day",
             "QUERY visit COUNT, AVG amount PER DAY USING at",
-            "select date_trunc('day', \"at\"), count(*), avg(amount) from visit group by 1 order by 1",
+            "select date_trunc('day', \"at\"), count(*), avg(amount) from visit "
+            "group by 1 order by 1",
             f"select {per_day}, count(*), avg(amount) from visit group by 1 order by 1",
             False,
         ),

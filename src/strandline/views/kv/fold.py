@@ -36,8 +36,8 @@ from strandline.errors import Corrupt, NotFound
 from strandline.reservoir.map.map import PagedMap
 from strandline.reservoir.session import Session
 from strandline.view_config import KvConfig
-from strandline.views.kv import meta as metas
 from strandline.views.account import Account
+from strandline.views.kv import meta as metas
 from strandline.views.kv.agenda import Agenda, Marker
 from strandline.views.kv.decisions import Now
 from strandline.views.kv.slot import (
