@@ -30,6 +30,18 @@ def test_the_share_is_never_passed():
     assert all(0 < each <= 60_000 for each in used)
 
 
+def test_what_does_not_fit_beside_an_open_file_is_not_kept():
+    table = grown(files=1)
+    table.read(["amount"])
+    opened = table.share.used
+
+    tight = table.reopened(cache_bytes=opened + 2000, zone_rows=64)
+    amounts = tight.read(["amount"]).tables()[0]
+
+    assert len(amounts) == 400
+    assert tight.share.used <= opened + 2000
+
+
 def test_memory_is_given_back_when_others_need_it():
     table = grown(cache_bytes=1 << 20)
     table.rows()

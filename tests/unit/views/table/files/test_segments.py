@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.errors import Conflict, Invalid
+from strandline.errors import Conflict, Invalid, Unreachable
 from strandline.testing.sim_objects import SimObjects
 from tests.unit.views.table.files.small_table import NAME, SCHEMA, Table, rows_of, table_of
 
@@ -89,3 +89,17 @@ def test_a_dropped_table_is_empty_and_takes_no_rows():
     with pytest.raises(Conflict, match="deleted"):
         table.add(6, 9)
     assert [key for key in table.objects.snapshot() if "00006-" in key] == []
+
+
+def test_rows_whose_commit_was_made_and_not_confirmed_are_not_written_again():
+    table = Table()
+    table.add(1, 5)
+    table.objects.fail("create", how="after", key_contains="/manifest/")
+    with pytest.raises(Unreachable):
+        table.add(6, 9)
+    uploads = table.objects.calls["put_file"]
+
+    table.add(6, 9)
+
+    assert table.objects.calls["put_file"] == uploads
+    assert table.rows() == rows_of(range(1, 10))
