@@ -176,3 +176,39 @@ def test_a_point_before_the_floor_is_refused(command: Command, data_dir: str):
 
     assert answer.code == WRONG_USE
     assert "before the floor" in answer.err
+
+
+def test_points_before_a_floor_are_forgotten_and_leave_the_log(command: Command, data_dir: str):
+    for at in range(10):
+        command("series", "append", "gps", "bus", "x", "--at", str(at))
+
+    done = command("series", "retain", "gps", "--floor", "4", "--output", "json")
+
+    left = command("series", "range", "gps", "bus", "--output", "json").json
+    assert done.json == {"floor": 4, "released": 4, "waiting": 0}
+    assert [point["at"] for point in left] == [4, 5, 6, 7, 8, 9]
+    with strandline.open(data_dir, readonly=True) as store:
+        assert store.topic("gps").statistics().count == 7  # six points, and the floor
+    refused = command("series", "append", "gps", "bus", "x", "--at", "3")
+    assert "before the floor 4" in refused.err
+
+
+def test_retention_is_what_the_series_says(command: Command):
+    command("view", "create", "series", "gps", "--option", "retention=5")
+    for at in (1, 4, 10):
+        command("series", "append", "gps", "bus", "x", "--at", str(at))
+
+    done = command("series", "retain", "gps", "--output", "json")
+
+    assert done.json["floor"] == 5
+    assert len(command("series", "range", "gps", "--output", "json").json) == 1
+
+
+def test_a_series_that_keeps_everything_wants_a_floor(command: Command):
+    command("series", "append", "gps", "bus", "x", "--at", "1")
+
+    answer = command("series", "retain", "gps")
+
+    assert answer.code == WRONG_USE
+    assert "--floor" in answer.err
+    assert "--option retention=" in answer.err

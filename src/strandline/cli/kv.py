@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from strandline.cli import cells, views, watch
+from strandline.cli import cells, documents, views, watch
 from strandline.cli.cells import Json, Made, Row, row_of
 from strandline.cli.feed import value_of
 from strandline.cli.options import VIEW_TARGET, Flag, ViewTarget, microseconds, milliseconds
@@ -37,6 +37,7 @@ _PAGE = 1000
 app = App(name="kv", help="Get, put, scan and watch the keys of a key-value view.", sort_key=PLACE)
 
 app.command(watch.watch)
+app.command(documents.app)
 
 Name = Annotated[str, Parameter(metavar="NAME", help="Name of the view, and of its topic.")]
 Key = Annotated[str, Parameter(metavar="KEY", help="The key, any text.")]

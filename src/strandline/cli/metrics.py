@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from strandline.cli import cells, series
+from strandline.cli import cells, rules, series
 from strandline.cli.cells import Json, Made, Row, fact_row
 from strandline.cli.feed import lines_of
 from strandline.cli.options import VIEW_TARGET, ViewTarget
@@ -29,6 +29,8 @@ _BATCH = 10_000
 _PAGE = 1000
 
 app = App(name="metrics", help="Write measurements, and ask for them.", sort_key=PLACE)
+
+app.command(rules.app)
 
 Name = Annotated[str, Parameter(metavar="NAME", help="Name of the view, and of its topic.")]
 

@@ -19,7 +19,7 @@ from strandline.cli.cells import Json, Made, Row, fact_row, row_of
 from strandline.cli.feed import value_of
 from strandline.cli.options import VIEW_TARGET, Flag, ViewTarget, microseconds
 from strandline.cli.output import output
-from strandline.cli.viewing import Looking, putting
+from strandline.cli.viewing import Looking, must_have, putting, writing
 from strandline.errors import Invalid, NotFound
 from strandline.store import Store
 from strandline.views.series.meta import AT_MAX, AT_MIN
@@ -143,6 +143,31 @@ def stats(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
     with _looking(name, target) as looking:
         numbers = looking.ask(lambda series: series.statistics())
     output(target.output).one(row_of(numbers))
+
+
+@app.command
+def retain(name: Name, /, *, floor: str | None = None, target: ViewTarget = VIEW_TARGET) -> None:
+    """Forget all points before a floor, for good, and let their records leave the log.
+
+    Those that no saved view has seen wait for the next save. A store does all this by itself when
+    the series has a retention, after every save of its views.
+
+    Parameters
+    ----------
+    floor
+        The earliest that stays: a whole number in the unit of the series, or 2026-03-28T14:05:00Z.
+        Without it, as far behind the newest point as the option retention says.
+    """
+    with writing(target) as store:
+        must_have(store, "series", name)
+        series = store.series(name)
+        config = store.existing_topic(name).config.views.series
+        if floor is None and (config is None or not config.retention):
+            error = Invalid(f"the series {name!r} keeps everything: say from where on with --floor")
+            error.add_note(f"`strandline view alter series {name} --option retention=N` keeps less")
+            raise error
+        at = None if floor is None else _at(floor, series.statistics().unit)
+        output(target.output).one(row_of(series.run_retention(at)))
 
 
 def _looking(name: str, target: ViewTarget) -> Looking[Series]:
