@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import date, timedelta
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -194,12 +195,31 @@ def test_questions_whose_tables_do_not_fit_in_memory(question):
     _check(*question, arrow_tables, NO_MEMORY)
 
 
-@settings(max_examples=100, deadline=None)
-@given(question=_questions(steps_max=0, rows=MANY))
-def test_first_rows_that_are_looked_for_with_few_columns(question):
+@st.composite
+def _pages(draw: st.DrawFn) -> tuple[Case, Stored]:
+    """Questions for the first rows by a column, some left out in front."""
+    case, stored = draw(_questions(steps_max=0, rows=[40]))
+    names = [Name(name) for name in (*CORE, *case.fields[case.query.event.text])]
+    page = msgspec.structs.replace(
+        case.query,
+        aggregates=(),
+        per=None,
+        by=(),
+        returning=None,
+        order_by=draw(st.none() | st.sampled_from(names)),
+        limit=draw(st.integers(1, 6)),
+        offset=draw(st.integers(0, 4)),
+    )
+    return msgspec.structs.replace(case, query=page), stored
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+@settings(max_examples=60, deadline=None)
+@given(question=_pages())
+def test_first_rows_of_a_store_in_one_turn_and_in_two(turns, question):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(execute, "TWO_TURNS_ROWS_MIN", 1)
-        _check(*question, in_store("mixed"))
+        patch.setattr(execute, "TWO_TURNS_ROWS_MIN", 1 if turns == 2 else 1000)
+        _check(*question, in_store("files"))
 
 
 @pytest.mark.parametrize("state", ["memory", "passive", "files", "merged", "mixed"])
