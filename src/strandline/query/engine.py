@@ -69,6 +69,8 @@ class Engine:
     def forked(self) -> None:
         """DuckDB's threads are not in the child: it starts with another one."""
         self._lock = threading.Lock()
+        if self._connection is not None:
+            left_to_parents.append(self._connection)
         self._connection = None
 
     def _opened(self) -> duckdb.DuckDBPyConnection:
@@ -76,6 +78,10 @@ class Engine:
             if self._connection is None:
                 self._connection = _connected(self._threads, self.memory_max)
             return self._connection
+
+
+left_to_parents: list[duckdb.DuckDBPyConnection] = []
+"""In a forked child: to close one would wait for threads that are not there, or crash."""
 
 
 class Session:

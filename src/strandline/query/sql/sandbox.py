@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from strandline.env.process import cores, tell_when_forked
 from strandline.errors import Invalid, MemoryPressure
+from strandline.query.engine import left_to_parents
 from strandline.query.sql.dataset import RelationDataset
 from strandline.settings import MIB
 
@@ -113,7 +114,7 @@ class Sandbox:
     def forked(self) -> None:
         """DuckDB's threads are not in the child: it starts with another one."""
         self._lock = threading.Lock()
-        _left_to_parents.extend(self._connections)
+        left_to_parents.extend(self._connections)
         self._connections.clear()
 
     def _opened(self) -> duckdb.DuckDBPyConnection:
@@ -121,10 +122,6 @@ class Sandbox:
             if not self._connections:
                 self._connections.append(_connected(self._threads, self.memory_max))
             return self._connections[0]
-
-
-_left_to_parents: list[duckdb.DuckDBPyConnection] = []
-"""In a forked child: closing them would wait for threads that are not there."""
 
 
 def _connected(threads: int, memory_max: int) -> duckdb.DuckDBPyConnection:
