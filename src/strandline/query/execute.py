@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from strandline.query import sequence
-from strandline.query.bound import CORE_KINDS, Bound
+from strandline.query.bound import Bound
 from strandline.query.compile import MATCHES, sql, sql_of_matches, sql_of_scan
 from strandline.query.engine import Engine, Session, without_zones
 from strandline.query.facts import Profile
@@ -36,8 +36,8 @@ from strandline.query.result import Result
 from strandline.query.sequence import Ints, Side
 from strandline.query.shape import shape_of
 from strandline.query.sources import Snapshots, Sources, years_of
-from strandline.views.table.condition import And, Compare, Or, fields_of
-from strandline.views.table.snapshot import CONTEXT, SEQ, TS
+from strandline.views.table.condition import And, Compare, Condition, In, Value, fields_of
+from strandline.views.table.snapshot import SEQ
 
 ORDERED_ROWS_MAX = 1_000_000
 TWO_TURNS_ROWS_MIN = 100_000
@@ -45,6 +45,7 @@ TWO_TURNS_ROWS_MIN = 100_000
 TWO_TURNS_FIRST_MAX = 100
 """First rows that are looked up one by one in the second turn."""
 _STREAM_ROWS = 10_000
+_NO_ROW = Compare(SEQ, "<", 0)
 
 
 @functools.cache
@@ -145,10 +146,7 @@ class _Question:
         few = deciding(self._plan)
         scan = few.scans[0]
         self._sources.register(scan, self._sources.reading(scan, top=few.top))
-        found = self._ask(sql(few, "duckdb"))
-        moments = found[TS].cast(pa.int64()).to_pylist()
-        contexts, seqs = found[CONTEXT].to_pylist(), found[SEQ].to_pylist()
-        return among(self._plan, list(zip(contexts, moments, seqs, strict=True)))
+        return among(self._plan, self._ask(sql(few, "duckdb")))
 
     def _matched(self) -> str:
         """Make the matches of a sequence a relation; returns the SQL that is to be asked."""
@@ -157,7 +155,9 @@ class _Question:
         with self._profile.timed("match", self._engine.clock):
             sides = [side_of(scan, table) for scan, table in zip(plan.scans, tables, strict=True)]
             found = sequence.matches(sides, plan.steps)
-            found = [rows[: _enough(plan)] for rows in found]
+            enough = _enough(plan)
+            if enough is not None:
+                found = [rows[:enough] for rows in sequence.in_order(sides[0], found)]
             joined = _joined(plan, tables, found)
         self._session.register(MATCHES, [joined])
         years = None
@@ -190,7 +190,7 @@ def _only_counts(plan: Plan) -> bool:
 
 
 def _enough(plan: Plan) -> int | None:
-    """How many matches are needed: they are in the right order already."""
+    """How many matches are needed of all, in their natural order; None when that is not known."""
     natural = not plan.figures and plan.cross is None and len(plan.order) == 2
     first = plan.scans[0]
     ours = [f"{first.prefix}{first.time}", f"{first.prefix}{SEQ}"]
@@ -206,30 +206,41 @@ def _pays_in_two_turns(plan: Plan, rows_max: int) -> bool:
 
 
 def deciding(plan: Plan) -> Plan:
-    """The same question, only for which rows they are."""
+    """The same question, only for which rows they are: seq, and what they are ordered by."""
     scan = plan.scans[0]
-    where = fields_of(scan.where)
-    needed = {CONTEXT, TS, SEQ, *(sort.column for sort in plan.order)} | where
-    kinds = {name: kind for name, kind in (CORE_KINDS | scan.kinds).items() if name in needed}
+    shown = dict.fromkeys(sort.column for sort in plan.order)
+    needed = shown.keys() | fields_of(scan.where)
+    kinds = {name: kind for name, kind in scan.kinds.items() if name in needed}
     few = msgspec.structs.replace(scan, kinds=kinds, relation="deciding")
-    outputs = tuple(Output(name, name) for name in (CONTEXT, TS, SEQ))
+    outputs = tuple(Output(name, name) for name in shown)
     return msgspec.structs.replace(plan, scans=(few,), outputs=outputs)
 
 
-def among(plan: Plan, rows: list[tuple[str, int, int]]) -> Plan:
+def among(plan: Plan, rows: pa.Table) -> Plan:
     """The same question to no other rows than these, which are those of its page.
 
-    Each is told by context and time as well as by seq: files are sorted so, and it is found by
-    reading one zone."""
-    places = [
-        And((Compare(CONTEXT, "=", context), Compare(TS, "=", at), Compare(SEQ, "=", seq)))
-        for context, at, seq in rows
-    ]
+    Seqs alone would rule out few zones: files are not sorted by them. But only few zones have
+    values as far in front as the last of these rows."""
+    scan, first = plan.scans[0], plan.order[0]
+    only: Condition = In(SEQ, tuple(rows[SEQ].to_pylist())) if len(rows) else _NO_ROW
+    values = rows[first.column]
+    ordered = scan.kinds[first.column].name not in ("enum", "bool")
+    if len(rows) and ordered and not values.null_count:
+        last = bound_value(values[-1])
+        only = And((Compare(first.column, "<=" if not first.descending else ">=", last), only))
     # The condition held already.
-    only = Or(tuple(places)) if places else Compare(SEQ, "<", 0)
-    scan = plan.scans[0]
-    scan = msgspec.structs.replace(scan, where=only, kinds=CORE_KINDS | scan.kinds)
+    scan = msgspec.structs.replace(scan, where=only)
     return msgspec.structs.replace(plan, scans=(scan,), offset=0)
+
+
+def bound_value(scalar: pa.Scalar) -> Value:
+    """A value as conditions have it."""
+    if pa.types.is_timestamp(scalar.type):
+        return int(scalar.cast(pa.int64()).as_py())
+    if pa.types.is_date(scalar.type):
+        return int(scalar.cast(pa.int32()).as_py())
+    value: Value = scalar.as_py()
+    return value
 
 
 def side_of(scan: Scan, table: pa.Table) -> Side:

@@ -53,9 +53,7 @@ class _Sorted(NamedTuple):
 
 
 def matches(sides: Sequence[Side], steps: Sequence[BoundStep]) -> list[Ints]:
-    """For each event the rows that are in matches: the first of all lists are a match, and so on.
-
-    Matches are in the order of their first event's rows (time, then seq)."""
+    """For each event the rows that are in matches: the first of all lists are one, and so on."""
     links = _numbered([side.link for side in sides])
     count = 1 + max((int(codes.max()) for codes in links if len(codes)), default=_NO_LINK)
     found = [np.flatnonzero(links[0] != _NO_LINK)]
@@ -67,7 +65,12 @@ def matches(sides: Sequence[Side], steps: Sequence[BoundStep]) -> list[Ints]:
         there = picked >= 0
         found = [each[there] for each in found]
         found.append(rows.rows[picked[there]])
-    order = order_by([sides[0].times[found[0]], sides[0].seqs[found[0]]])
+    return found
+
+
+def in_order(side: Side, found: list[Ints]) -> list[Ints]:
+    """Matches in the order of their first event: time, then seq."""
+    order = order_by([side.times[found[0]], side.seqs[found[0]]])
     return [each[order] for each in found]
 
 
@@ -140,29 +143,39 @@ def order_by(keys: Sequence[Ints]) -> Ints:
 def _numbered(links: list[pa.ChunkedArray]) -> list[Ints]:
     """The links of each event as numbers from 0, the same for the same value; -1 for no match."""
     links = _alike(links)
-    fewest = min(links, key=len)
-    values = pc.drop_null(pc.unique(_plain(fewest)))
+    place = min(range(len(links)), key=lambda each: len(links[each]))
+    if not pa.types.is_dictionary(links[place].type):
+        links[place] = links[place].dictionary_encode()
+    links = [_with_one_dictionary(link) for link in links]
+    values = pc.unique(_dictionary(links[place]))
     return [_codes(link, values) for link in links]
 
 
-def _codes(link: pa.ChunkedArray, values: Any) -> Ints:
-    parts = []
+def _codes(link: pa.ChunkedArray, values: pa.Array) -> Ints:
+    # All chunks at once: to look values up they are hashed first, at every call. And a missing link
+    # is the same as one that nobody else has.
+    if not pa.types.is_dictionary(link.type):
+        found = pc.fill_null(pc.index_in(link, value_set=values, skip_nulls=True), _NO_LINK)
+        plain: Ints = found.to_numpy().astype(np.int64)
+        return plain
+    known = pc.index_in(_dictionary(link), value_set=values, skip_nulls=True)
+    codes = np.append(pc.fill_null(known, _NO_LINK).to_numpy(), _NO_LINK).astype(np.int64)
+    places = [np.empty(0, np.int64)]
     for chunk in link.chunks:
-        if pa.types.is_dictionary(chunk.type):
-            known = pc.index_in(chunk.dictionary, value_set=values)
-            found = pc.take(known, chunk.indices)
-        else:
-            found = pc.index_in(chunk, value_set=values)
-        # A missing link is the same as one that nobody else has.
-        parts.append(pc.fill_null(found, _NO_LINK).to_numpy(zero_copy_only=False))
-    if not parts:
-        return np.empty(0, np.int64)
-    return np.concatenate(parts).astype(np.int64)
+        places.append(pc.fill_null(chunk.indices.cast(pa.int64()), len(known)).to_numpy())
+    coded: Ints = codes[np.concatenate(places)]
+    return coded
 
 
-def _plain(link: pa.ChunkedArray) -> pa.ChunkedArray:
-    kind = link.type
-    return link.cast(kind.value_type) if pa.types.is_dictionary(kind) else link
+def _with_one_dictionary(link: pa.ChunkedArray) -> pa.ChunkedArray:
+    return link.unify_dictionaries() if pa.types.is_dictionary(link.type) else link
+
+
+def _dictionary(link: pa.ChunkedArray) -> pa.Array:
+    """That of all chunks."""
+    if link.num_chunks:
+        return link.chunk(0).dictionary
+    return pa.array([], link.type.value_type)
 
 
 def _alike(links: list[pa.ChunkedArray]) -> list[pa.ChunkedArray]:
