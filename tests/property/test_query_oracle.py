@@ -177,13 +177,13 @@ def test_conditions(drawn):
         _check(case, {"a": stored}, arrow_tables)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(question=_questions(steps_max=0, rows=MANY))
 def test_questions_to_one_event(question):
     _check(*question, arrow_tables)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(question=_questions(steps_max=3, rows=[0, 5, 20]))
 def test_sequences(question):
     _check(*question, arrow_tables)
