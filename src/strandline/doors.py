@@ -6,6 +6,7 @@ Most processes never use them: what is behind a door is loaded when somebody ope
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from strandline.views.table.table import Table
 
 
-class Doors:
+class Doors(ABC):
     """What a store shows besides its topics. Safe from many threads."""
 
     _views: Views
@@ -36,13 +37,13 @@ class Doors:
     _disk: Disk
     _settings: Settings
 
+    @abstractmethod
     def _check(self) -> None:
         """Raise when the store is closed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _check_writable(self) -> None:
         """Raise when the store is closed or open read-only."""
-        raise NotImplementedError
 
     def kv(self, name: str, **options: object) -> Kv:
         """The key-value map over a topic's keys, made with these options if there is none."""

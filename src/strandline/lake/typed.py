@@ -203,7 +203,7 @@ def _age(value: date | int | float | None) -> timedelta | None:
         return None
     if isinstance(value, date):
         return datetime(value.year, value.month, value.day, tzinfo=UTC) - EPOCH
-    micros = _microseconds(value)
+    micros = microseconds(value)
     return None if micros is None else timedelta(microseconds=micros)
 
 
@@ -212,7 +212,7 @@ def _day(value: date | int | float | None) -> date | None:
         return _day_of((value - EPOCH) // _MICROSECOND)
     if value is None or isinstance(value, date):
         return value
-    found = _microseconds(value)
+    found = microseconds(value)
     return None if found is None else _day_of(found)
 
 
@@ -222,7 +222,7 @@ def _day_of(micros: int) -> date | None:
     return (EPOCH + timedelta(microseconds=micros)).date()
 
 
-def _microseconds(number: int | float) -> int | None:
+def microseconds(number: int | float) -> int | None:
     """A number as microseconds since 1970, None outside of the years 1 to 9999."""
     size = abs(number)
     if isinstance(number, float):

@@ -137,20 +137,26 @@ def _alike(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _connected(threads: int, memory_max: int) -> duckdb.DuckDBPyConnection:
+    connection = closed_off(threads, max(memory_max, 64 * MIB))
+    # Every answer says how it is ordered; and last, nothing can be changed back.
+    for setting in ("TimeZone = 'UTC'", "preserve_insertion_order = false"):
+        connection.execute(f"SET {setting}")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def closed_off(threads: int, memory_max: int) -> duckdb.DuckDBPyConnection:
+    """A DuckDB in memory that has no way to files, to the network or to Python's variables."""
     connection = duckdb.connect(":memory:")
     settings: dict[str, str | int] = {
         "threads": threads,
-        "memory_limit": f"{max(memory_max, 64 * MIB) // MIB}MiB",
-        "TimeZone": "UTC",
-        # Every answer says how it is ordered.
-        "preserve_insertion_order": "false",
+        "memory_limit": f"{memory_max // MIB}MiB",
         "temp_directory": "",
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
         "python_enable_replacements": "false",
+        # Last: from here on the way to files stays closed.
         "enable_external_access": "false",
-        # Last: from here on nothing can be changed back.
-        "lock_configuration": "true",
     }
     for setting, value in settings.items():
         connection.execute(f"SET {setting} = '{value}'")

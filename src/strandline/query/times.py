@@ -18,6 +18,7 @@ from typing import Annotated
 import msgspec
 
 from strandline.errors import Invalid
+from strandline.lake.typed import microseconds
 
 DAY_US = 86_400_000_000
 
@@ -46,7 +47,7 @@ DURATION_US_MAX = 10_000 * 366 * DAY_US
 
 def moment(value: str | int | float) -> int:
     """Microseconds since 1970 in UTC."""
-    found = _of_text(value) if isinstance(value, str) else _of_number(value)
+    found = _of_text(value) if isinstance(value, str) else microseconds(value)
     if found is None:
         raise Invalid(f"{value!r} is not a time: {_HINT}")
     return found
@@ -73,9 +74,9 @@ def duration(text: str) -> int:
 def _of_text(text: str) -> int | None:
     text = text.strip()
     if _WHOLE.fullmatch(text):
-        return _of_number(int(text))
+        return microseconds(int(text))
     if _NUMBER.fullmatch(text):
-        return _of_number(float(text))
+        return microseconds(float(text))
     for kind in (_Moment, date):
         try:
             return _since(msgspec.convert(text, kind))
@@ -91,18 +92,3 @@ def _since(found: date) -> int:
     if not _FIRST_US <= micros <= _LAST_US:
         raise OverflowError
     return micros
-
-
-def _of_number(number: int | float) -> int | None:
-    size = abs(number)
-    if isinstance(number, float):
-        micros = round(number * 1e6) if size < 1e12 else _LAST_US + 1
-    elif size < 10**11:
-        micros = number * 10**6
-    elif size < 10**14:
-        micros = number * 1000
-    elif size < 10**16:
-        micros = number
-    else:
-        micros = number // 1000 if size < 10**19 else _LAST_US + 1
-    return micros if _FIRST_US <= micros <= _LAST_US else None

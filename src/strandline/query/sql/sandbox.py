@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from strandline.env.process import cores, tell_when_forked
 from strandline.errors import Invalid, MemoryPressure
-from strandline.query.engine import left_to_parents
+from strandline.query.engine import closed_off, left_to_parents
 from strandline.query.sql.dataset import RelationDataset
 from strandline.settings import MIB
 
@@ -120,25 +120,8 @@ class Sandbox:
     def _opened(self) -> duckdb.DuckDBPyConnection:
         with self._lock:
             if not self._connections:
-                self._connections.append(_connected(self._threads, self.memory_max))
+                self._connections.append(closed_off(self._threads, max(self.memory_max, 32 * MIB)))
             return self._connections[0]
-
-
-def _connected(threads: int, memory_max: int) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(":memory:")
-    settings: dict[str, str | int] = {
-        "threads": threads,
-        "memory_limit": f"{max(memory_max, 32 * MIB) // MIB}MiB",
-        "temp_directory": "",
-        "autoinstall_known_extensions": "false",
-        "autoload_known_extensions": "false",
-        "python_enable_replacements": "false",
-        # Last: from here on the way to files stays closed.
-        "enable_external_access": "false",
-    }
-    for setting, value in settings.items():
-        connection.execute(f"SET {setting} = '{value}'")
-    return connection
 
 
 def _close_all(connections: list[duckdb.DuckDBPyConnection]) -> None:
