@@ -49,7 +49,8 @@ class Tombstone(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Records that were lost against the reader's will: never silently skipped.
 
     Reasons: ``cap`` and ``ttl`` (retention), ``mixed`` (both), ``lost`` (a crash took an unsynced
-    tail), ``damaged`` (a repair gave a range up), ``recreated`` (the cursor is above the head).
+    tail), ``damaged`` (a repair gave a range up), ``recreated`` (the cursor is above the head),
+    ``source_trim`` (gone from the source before a router forwarded them).
     """
 
     gap_from: int

@@ -20,7 +20,7 @@ import functools
 
 from strandline.errors import Conflict, TooLarge, TopicFull, UnknownTopic
 from strandline.record import Appended
-from strandline.topic import numbered
+from strandline.topic import copying, numbered
 from strandline.topic.batch import Batch, Tags
 from strandline.topic.memory import MemoryTail
 from strandline.topic.state import FIRST_CEILING, TopicState
@@ -67,6 +67,8 @@ def place(state: TopicState, shard: Shard, batch: Batch, expected_head: int | No
             if known is not None:
                 return known
             _check(state, batch, expected_head)
+            if batch.origin is not None:
+                copying.check(batch.origin, state)
             reserved_at = _reserve(state, shard, batch.count)
             if not reserved_at:
                 return _place(state, shard, batch)
@@ -180,7 +182,10 @@ def _raise_ceiling(state: TopicState, ceiling: int) -> None:
 def set_fast_lane(state: TopicState) -> None:
     """Up to which seq a plain single record may skip every check of ``place``."""
     plain = (
-        state.config.durability == "disk" and state.config.discard == "old" and not state.dropped
+        state.config.durability == "disk"
+        and state.config.discard == "old"
+        and not state.dropped
+        and state.memory is None  # copies, which must be on the log before what follows them
     )
     # Below the point where the next reservation is due, so that the slow lane gets to make it.
     state.fast_until = min(state.ceiling, state.ceiling_asked - state.ceiling_step // 2)
@@ -199,9 +204,13 @@ def _place(state: TopicState, shard: Shard, batch: Batch) -> Pending:
         state.torn = True
         _place_in_memory(state, shard, batch, first_seq, ts)
     else:
-        if state.memory is not None:
-            flush_memory(state, shard)
-        location = _place_in_log(state, shard, batch, first_seq, ts)
+        location = -1
+        if batch.origin is not None:
+            _place_reference(state, shard, batch, first_seq, ts)
+        else:
+            if state.memory is not None:
+                flush_memory(state, shard)
+            location = _place_in_log(state, shard, batch, first_seq, ts)
         state.torn = True
         state.pending_payload += batch.payload
         publish = functools.partial(_publish, state, batch, first_seq, location, ts)
@@ -225,6 +234,25 @@ def _place_in_log(state: TopicState, shard: Shard, batch: Batch, first_seq: int,
     return shard.writer.place_single(state.id, first_seq, batch.sizes, payload, ts)
 
 
+def _place_reference(
+    state: TopicState, shard: Shard, batch: Batch, first_seq: int, ts: int
+) -> None:
+    """Put on the log which records these are copies of; the copies themselves stay in memory."""
+    assert batch.origin is not None
+    assert batch.draft is not None
+    origin, mark = batch.origin, batch.idempotency_key or b""
+    shard.writer.place_control(
+        state.id,
+        control.Copied(
+            origin.source.id, origin.seqs, first_seq, batch.count, origin.kept, ts, mark
+        ),
+    )
+    state.torn = True
+    state.fast_until = 0
+    copying.keep(state, batch.draft, first_seq, ts, shard.writer.seed, origin.first_seq)
+    shard.copied_bytes += batch.payload
+
+
 def _place_in_memory(
     state: TopicState, shard: Shard, batch: Batch, first_seq: int, ts: int
 ) -> None:
@@ -243,7 +271,8 @@ def _place_in_memory(
 
 
 def _publish(state: TopicState, batch: Batch, first_seq: int, location: int, ts: int) -> None:
-    state.tail.append(first_seq, location)
+    if location >= 0:  # a copy has none: it is in memory
+        state.tail.append(first_seq, location)
     state.payload += batch.payload
     state.pending_payload -= batch.payload
     _published(state, batch, first_seq, ts)
@@ -266,9 +295,12 @@ def note_tags(state: TopicState, tags: Tags, first_seq: int, count: int) -> None
                 state.add_tag(tag, first_seq + place)
 
 
-def flush_waiting(state: TopicState, shard: Shard) -> None:
-    """Put records on the log before a message that is about them. Writer's lock held."""
-    if state.config.durability == "memory":
+def flush_waiting(state: TopicState, shard: Shard, below: int) -> None:
+    """Put records on the log before a message about those below a seq. Writer's lock held."""
+    memory, durability = state.memory, state.config.durability
+    if memory is None or durability == "ephemeral":
+        return
+    if durability == "memory" or below > memory.first_seq:
         flush_memory(state, shard)
 
 
@@ -285,6 +317,7 @@ def flush_memory(state: TopicState, shard: Shard) -> None:
         for (first_seq, _, _, _), location in zip(entries, locations, strict=True):
             state.tail.append(first_seq, location)
         state.memory = None
+        set_fast_lane(state)
     except BaseException as error:
         shard.writer.poison(f"a flush was interrupted ({error!r})")
         raise

@@ -16,6 +16,7 @@ from strandline.errors import Invalid, TooLarge
 from strandline.record import Numbered
 from strandline.settings import LimitSettings
 from strandline.topic import numbered
+from strandline.topic.copying import Origin
 from strandline.wal import block
 from strandline.wal.block import Draft
 from strandline.wal.codec import ABSENT
@@ -75,7 +76,17 @@ class AppendOptions(TypedDict, total=False):
 class Batch:
     """Records of one topic that become durable together or not at all."""
 
-    __slots__ = ("count", "data", "draft", "fields", "idempotency_key", "payload", "sizes", "tags")
+    __slots__ = (
+        "count",
+        "data",
+        "draft",
+        "fields",
+        "idempotency_key",
+        "origin",
+        "payload",
+        "sizes",
+        "tags",
+    )
 
     def __init__(self, *, count: int, payload: int, tags: Tags) -> None:
         self.count = count
@@ -83,6 +94,8 @@ class Batch:
         self.tags = tags
         self.idempotency_key: bytes | None = None
         self.draft: Draft | None = None
+        self.origin: Origin | None = None
+        """Which records these are copies of, when the log may refer to them instead."""
         self.fields: Fields = NO_FIELDS
         self.sizes = 0
         self.data = b""
@@ -123,6 +136,8 @@ def of_plain(data: bytes, limits: LimitSettings) -> Batch:
 
 def of_one(data: bytes, fields: Fields, tag: str | None, limits: LimitSettings) -> Batch:
     """A batch of one record with its fields."""
+    if not isinstance(data, bytes):
+        raise Invalid(f"a record is bytes, not {_kind_of(data)}: convert it first")
     batch = of_plain(data, limits)
     batch.fields, batch.tags, batch.sizes = fields, tag, 0
     for place, field in enumerate(fields):

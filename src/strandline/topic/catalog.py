@@ -7,6 +7,8 @@ between openings; within one opening it is fixed. Lock order: catalog, maintenan
 from __future__ import annotations
 
 import threading
+from collections import deque
+from itertools import takewhile
 
 from xxhash import xxh3_64_intdigest
 
@@ -15,7 +17,8 @@ from strandline.lake.lake import Lake
 from strandline.record import check_topic_name
 from strandline.settings import LimitSettings, TopicConfig
 from strandline.topic.append import set_fast_lane
-from strandline.topic.state import TopicState
+from strandline.topic.parting import losing, secure_copies
+from strandline.topic.state import Gate, TopicState, release_all
 from strandline.wal import control
 from strandline.wal.shard import Shard
 
@@ -33,6 +36,8 @@ class Catalog:
         self._lock = threading.Lock()
         self.shards: list[Shard] = []
         self.next_topic_id = 1
+        self.waiters: deque[Gate] = deque()
+        """Who waits for the next topic that is made."""
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -51,6 +56,11 @@ class Catalog:
 
     def find(self, name: str) -> TopicState | None:
         return self._by_name.get(name) if isinstance(name, str) else None
+
+    def newer(self, topic_id: int) -> list[TopicState]:
+        """Topics that were made after one, newest first."""
+        with self._lock:
+            return list(takewhile(lambda state: state.id > topic_id, reversed(self.states())))
 
     def by_id(self, topic_id: int) -> TopicState | None:
         return self._by_id.get(topic_id)
@@ -76,6 +86,7 @@ class Catalog:
             if len(self._by_id) >= self._limits.topics_max:
                 raise TooLarge(f"the store has its {self._limits.topics_max} topics (topics_max)")
             state = self._new(name, config)
+            release_all(self.waiters)
         if config.durability == "fsync":
             shard = self.shard_of(state)
             shard.committer.wait_synced(shard.writer.end_lsn)
@@ -88,7 +99,8 @@ class Catalog:
             if state is None:
                 return False
             shard = self.shard_of(state)
-            with shard.maintenance:
+            with shard.maintenance, losing(state, state.next_seq):
+                secure_copies(state)
                 shard.writer.acquire()
                 try:
                     if if_empty and state.live_count:
@@ -149,5 +161,6 @@ class Catalog:
 
     def _adopt(self, state: TopicState) -> None:
         state.shard = xxh3_64_intdigest(state.id.to_bytes(8, "little")) % len(self.shards)
-        state.guard = self.shard_of(state).writer.baton
+        state.home = self.shard_of(state)
+        state.guard = state.home.writer.baton
         set_fast_lane(state)

@@ -1,7 +1,8 @@
 """The checkpoint job: moves the WAL's records into segments, then lets the WAL go.
 
     1 sync the log; everything up to here is what this checkpoint covers
-    2 read that part of the log, frame by frame, and sort the records by topic
+    2 read that part of the log, frame by frame, and sort the records by topic; copies that the log
+      only refers to are taken from memory
     3 write segments: one for each topic with much news, one shared by all the others; and again,
       when the log has more than fits into memory: it may have grown faster than it was checkpointed
     4 write a root that lists them and says where replay begins (``topic/roots.py``)
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator, Sequence
+from typing import NamedTuple
 
 from strandline.env.clock import Clock
 from strandline.env.disk import Disk
@@ -24,9 +26,10 @@ from strandline.segment.library import Library
 from strandline.segment.reader import Segment
 from strandline.segment.rows import Rows, in_blocks, of_block, of_singles
 from strandline.settings import SegmentSettings
+from strandline.topic.append import set_fast_lane
 from strandline.topic.catalog import Catalog
 from strandline.topic.memory import Row
-from strandline.topic.roots import Roots, covered_by
+from strandline.topic.roots import Roots, covered_by, is_replayed
 from strandline.topic.state import Run, TopicState
 from strandline.wal import block, control
 from strandline.wal.codec import data_size, split_single
@@ -65,6 +68,7 @@ class Checkpointer:
     def is_due(self) -> bool:
         """Whether the WAL has grown or aged enough."""
         waiting = sum(self._waiting(shard.number) for shard in self._catalog.shards)
+        waiting += sum(shard.copied_bytes for shard in self._catalog.shards)
         behind = sum(self._behind(shard) for shard in self._catalog.shards)
         age_s = self._clock.monotonic() - self._last_s
         return (
@@ -78,17 +82,20 @@ class Checkpointer:
         upto = {}
         for shard in self._catalog.shards:
             shard.flush()
+            shard.copied_bytes = 0
             shard.committer.sync_now()
             upto[shard.number] = shard.committer.synced
         made: dict[int, list[Run]] = {}
         news: dict[int, int] = {}
-        with contextlib.closing(self._gather(upto)) as parts:
+        copies = [found for state in self._catalog.states() if (found := copies_of(state, upto))]
+        with contextlib.closing(self._gather(upto, copies)) as parts:
             for part in parts:
                 self._write_segments(part.finish(), made)
                 for topic_id, payload in part.payloads.items():
                     news[topic_id] = news.get(topic_id, 0) + payload
-        self._roots.write(upto, list(self._library.segments), self._term(), news)
-        self._swap(made, upto, news)
+        copied = {found.state.id: found.last_seq for found in copies}
+        self._roots.write(upto, list(self._library.segments), self._term(), news, copied)
+        self._swap(made, upto, news, copied)
         for shard in self._catalog.shards:
             self._mark(shard.number, upto[shard.number])
         self._roots.clean()
@@ -105,7 +112,9 @@ class Checkpointer:
     def _term(self) -> int:
         return max(shard.writer.term for shard in self._catalog.shards)
 
-    def _gather(self, upto: dict[int, int]) -> Generator[_Gatherer, None, None]:
+    def _gather(
+        self, upto: dict[int, int], copies: Sequence[Copies]
+    ) -> Generator[_Gatherer, None, None]:
         """The records below these lsns that are not yet in segments, by topic; in parts of about
         ``checkpoint_bytes``. Fills in the lsns of shards that are no longer used."""
         root = self._roots.current
@@ -132,6 +141,8 @@ class Checkpointer:
         finally:
             for log in logs:
                 log.files.close()
+        for found in copies:
+            gatherer.add_copies(found)
         yield gatherer
 
     def _write_segments(self, gathered: dict[int, list[Rows]], made: dict[int, list[Run]]) -> None:
@@ -167,18 +178,26 @@ class Checkpointer:
         return segment
 
     def _swap(
-        self, made: dict[int, list[Run]], replay_lsns: dict[int, int], news: dict[int, int]
+        self,
+        made: dict[int, list[Run]],
+        replay_lsns: dict[int, int],
+        news: dict[int, int],
+        copied: dict[int, int],
     ) -> None:
         for state in self._catalog.states():
-            if not state.tail.locations and state.id not in made:
+            if not (state.tail.locations or state.id in made or state.id in copied):
                 continue
             writer = self._catalog.shard_of(state).writer
             writer.acquire()
             try:
-                covered = covered_by(state, replay_lsns)
+                last_seq = copied.get(state.id)
+                covered = covered_by(state, replay_lsns) if last_seq is None else last_seq
                 state.covered_payload += news.get(state.id, 0)
                 state.runs = (*state.runs, *made.get(state.id, ()))
                 state.tail = state.tail.from_seq(covered + 1)
+                if last_seq is not None and state.memory is not None:
+                    state.memory = state.memory.behind(last_seq)
+                    set_fast_lane(state)
                 _trim_tags(state)
             finally:
                 writer.release()
@@ -195,6 +214,30 @@ class Checkpointer:
                 self._marked[shard] = writer.end_lsn
         finally:
             writer.release()
+
+
+class Copies(NamedTuple):
+    """Copies of a topic that are in memory, when the log below these lsns has all before them."""
+
+    state: TopicState
+    last_seq: int
+    blocks: list[block.Block]
+
+
+def copies_of(state: TopicState, upto: dict[int, int]) -> Copies | None:
+    """The copies that are in memory now; None when there are none, or not all before them is below
+    the lsns: then their topic has gone on by itself, and they are on the log."""
+    memory, shard = state.memory, state.home
+    if memory is None or shard is None or state.config.durability not in ("disk", "fsync"):
+        return None
+    with state.guard:
+        memory, tail = state.memory, state.tail
+        if memory is None or (tail.locations and is_replayed(tail.locations[-1], upto)):
+            return None
+        blocks = [piece for piece in memory.pieces if isinstance(piece, block.Block)]
+        blocks = [piece for piece in blocks if piece.last_seq <= state.head_seq]
+        # Up to the head, and not only the last copy: a gap may follow it.
+        return Copies(state, state.head_seq, blocks) if blocks else None
 
 
 class _Gatherer:
@@ -221,6 +264,15 @@ class _Gatherer:
             ):
                 self._close(found.topic_id)
                 self._keep(found.topic_id, of_block(found))
+
+    def add_copies(self, copies: Copies) -> None:
+        """Take in copies, which come behind what the log has of their topic."""
+        state = copies.state
+        self._close(state.id)
+        for found in copies.blocks:
+            self.payloads[state.id] = self.payloads.get(state.id, 0) + found.payload_size
+            if found.last_seq >= state.floor and not state.dropped:
+                self._keep(state.id, of_block(found))
 
     def finish(self) -> dict[int, list[Rows]]:
         for topic_id in list(self._singles):

@@ -15,6 +15,7 @@ from strandline.errors import UnknownTopic
 from strandline.topic import deletes
 from strandline.topic.append import flush_waiting
 from strandline.topic.floors import Floors
+from strandline.topic.parting import losing
 from strandline.topic.pieces import Pieces
 from strandline.topic.state import TopicState
 from strandline.wal import control
@@ -77,15 +78,17 @@ class Deleting:
         state, shard = self._state, self._shard
         count = state.live_count
         hit = deletes.hit_by(state, Pieces(state, self._reader), message)
-        shard.writer.acquire()
-        try:
-            if state.dropped:
-                raise UnknownTopic(f"topic {state.name!r} was deleted: create it again")
-            flush_waiting(state, shard)
-            shard.writer.place_control(state.id, message)
-        finally:
-            shard.writer.release()
-        deletes.apply_delete(state, hit)
+        below = max(hit.floor, hit.seqs.max() + 1 if hit.seqs else 0)
+        with losing(state, below):
+            shard.writer.acquire()
+            try:
+                if state.dropped:
+                    raise UnknownTopic(f"topic {state.name!r} was deleted: create it again")
+                flush_waiting(state, shard, below)
+                shard.writer.place_control(state.id, message)
+            finally:
+                shard.writer.release()
+            deletes.apply_delete(state, hit)
         return Deleted(
             deleted=count - state.live_count,
             earliest_seq=state.earliest_seq,

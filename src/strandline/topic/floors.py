@@ -88,7 +88,7 @@ class Floors:
         message = control.Evicted(state.evict_floor, state.evict_reason)
         shard.writer.acquire()
         try:
-            flush_waiting(state, shard)
+            flush_waiting(state, shard, message.evict_floor)
             shard.writer.place_control(state.id, message)
         finally:
             shard.writer.release()

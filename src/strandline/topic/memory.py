@@ -1,7 +1,11 @@
-"""Records that are in no file: the unflushed ones of ``memory`` topics, all of ``ephemeral`` ones.
+"""Records that are in no file.
 
-Pieces follow each other without a gap. The last piece may be open, a plain list that grows; the
-others are blocks. A reader may hold a ``MemoryTail`` while the topic has gone on to a new one.
+The unflushed ones of ``memory`` topics, all of ``ephemeral`` ones, and copies of another topic's
+records, which the log only refers to (``topic/copying.py``).
+
+Pieces follow each other without a gap, but for those that the topic tells of. The last piece may be
+open, a plain list that grows; the others are blocks. A reader may hold a ``MemoryTail`` while the
+topic has gone on to a new one.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ Row = tuple[int, Sequence[bytes | None], bytes]
 class MemoryTail:
     """Changed under the writer's lock, read without."""
 
-    __slots__ = ("first_seq", "firsts", "pieces", "seed", "topic_id")
+    __slots__ = ("first_seq", "firsts", "origins", "pieces", "seed", "topic_id")
 
     def __init__(self, topic_id: int, first_seq: int, seed: int) -> None:
         self.topic_id = topic_id
@@ -31,14 +35,15 @@ class MemoryTail:
         self.seed = seed
         self.firsts: list[int] = []
         self.pieces: list[Block | list[Row]] = []
+        self.origins: dict[int, int] = {}
+        """Of pieces that are copies, by first seq: the seq of the first original."""
 
     def add_row(self, seq: int, row: Row) -> None:
         last = self.pieces[-1] if self.pieces else None
         if isinstance(last, list) and len(last) < _ROWS_MAX:
             last.append(row)
             return
-        if isinstance(last, list):
-            self.pieces[-1] = self._block(rows.of_singles(self.firsts[-1], last))
+        self.close_piece()
         self.firsts.append(seq)
         self.pieces.append([row])
 
@@ -47,6 +52,12 @@ class MemoryTail:
         content = b"".join([header, *draft.buffers])
         self.firsts.append(seq)
         self.pieces.append(Block(memoryview(content)))
+
+    def close_piece(self) -> None:
+        """Let the next row begin a piece of its own: seqs are left out before it."""
+        last = self.pieces[-1] if self.pieces else None
+        if isinstance(last, list):
+            self.pieces[-1] = self._block(rows.of_singles(self.firsts[-1], last))
 
     def find(self, seq: int) -> int:
         return bisect.bisect_right(self.firsts, seq, 0, len(self.pieces)) - 1
@@ -72,6 +83,17 @@ class MemoryTail:
         rest.firsts, rest.pieces = self.firsts[keep:], self.pieces[keep:]
         if rest.firsts:
             rest.first_seq = rest.firsts[0]
+        return rest
+
+    def behind(self, seq: int) -> MemoryTail | None:
+        """The pieces that begin behind a seq, None when there are none."""
+        place = bisect.bisect_right(self.firsts, seq)
+        rest = MemoryTail(self.topic_id, self.first_seq, self.seed)
+        rest.firsts, rest.pieces = self.firsts[place:], self.pieces[place:]
+        if not rest.firsts:
+            return None
+        rest.first_seq = rest.firsts[0]
+        rest.origins = {at: first for at, first in self.origins.items() if at > seq}
         return rest
 
     def payload_before(self, seq: int) -> int:

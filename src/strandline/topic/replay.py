@@ -21,8 +21,10 @@ from strandline.errors import Corrupt, NewerFormat
 from strandline.lake.cold import Cold
 from strandline.settings import TopicConfig
 from strandline.topic.catalog import Catalog
+from strandline.topic.copying import COPIES_MAX, MESSAGE_SIZE_MIN
 from strandline.topic.deletes import apply_delete, hit_by
 from strandline.topic.pieces import Pieces
+from strandline.topic.resolving import Owed
 from strandline.topic.root import Root, TopicEntry
 from strandline.topic.state import Gap, TailIndex, TopicState
 from strandline.wal import block, codec, control
@@ -43,6 +45,9 @@ class Replay:
         self._tolerate = tolerate
         self._orphans: dict[int, int] = {}
         self._suspects: dict[int, tuple[int, int]] = {}
+        self._owed = Owed(reader.seed)
+        self._copied: set[int] = set()
+        """Topics that messages have given copies to: a small one may stand for many."""
         self.closed = False
         self.records = 0
         self.complaints: list[str] = []
@@ -60,7 +65,7 @@ class Replay:
         for location, view in frame.blocks:
             found = block.Block(view)
             if found.kind == block.CONTROL:
-                self._control(found)
+                self._control(location, found)
             else:
                 self._records(location, found)
 
@@ -76,12 +81,13 @@ class Replay:
                 unknown_size += 0 if owners or not loss.first_seq else loss.size
             if unknown_size:
                 for state in self._catalog.states():
-                    self._suspect(state, max(1, unknown_size // RECORD_SIZE_MIN), exact=False)
+                    self._suspect(state, self._records_in(state, unknown_size), exact=False)
                 # Topics may have been made there, too, and an id is never used twice.
                 self._catalog.next_topic_id += max(1, unknown_size // codec.HEADER_SIZE)
 
     def finish(self) -> None:
         """Settle what is still in doubt; complain about records of topics never created."""
+        self._resolve()
         for topic_id, (next_seq, count) in self._suspects.items():
             state = self._catalog.by_id(topic_id)
             if state is not None and state.next_seq == next_seq:
@@ -125,6 +131,10 @@ class Replay:
             return
         if found.last_seq < state.next_seq:
             state.last_ts = max(state.last_ts, found.ts)
+            if self._owed.settle(state.id, found):
+                state.tail.append(found.first_seq, location)
+                state.payload += found.payload_size
+                _note_tags(state, found)
             return
         if found.first_seq > state.next_seq:
             self._jump(state, found.first_seq, location)
@@ -134,14 +144,40 @@ class Replay:
         state.add_entry(found.first_seq, found.count, location, payload, found.ts)
         state.next_seq = found.last_seq + 1
         self.records += found.count
-        tags = found.column(block.TAG)
-        if tags is not None:
-            for place, tag in enumerate(tags.to_pylist()):
-                if tag is not None:
-                    state.add_tag(tag, found.first_seq + place)
+        _note_tags(state, found)
         key = found.idempotency_key()
         if key is not None:
             state.remember(key, found.first_seq, found.last_seq, found.ts)
+
+    def _copies(self, state: TopicState, message: control.Copied, location: int) -> None:
+        last_seq = message.first_seq + message.count - 1
+        if last_seq < state.next_seq:
+            return
+        if message.first_seq > state.next_seq:
+            self._jump(state, message.first_seq, location)
+        self._owed.add(state.id, message)
+        self._copied.add(state.id)
+        state.last_ts = message.ts
+        state.head_seq = last_seq
+        state.next_seq = last_seq + 1
+        self.records += message.count
+        if message.mark:
+            state.remember(message.mark, message.first_seq, last_seq, message.ts)
+
+    def _resolve(self) -> None:
+        """Make the copies that the log only refers to."""
+        for state in self._owed.resolve(self._catalog.by_id, self._pieces):
+            first_seq = self._owed.first_missing(state.id) or state.next_seq
+            if not self._tolerate:
+                raise Corrupt(
+                    "records that others are copies of are missing",
+                    path="wal",
+                    topic_id=state.id,
+                    first_seq=first_seq,
+                    last_seq=state.head_seq,
+                )
+            for first, last in self._owed.missing(state.id):
+                state.gaps = (*state.gaps, Gap(first, last, "damaged"))
 
     def _jump(self, state: TopicState, seq: int, location: int) -> None:
         """Seqs are missing: damage, unless a repair has been told to live with it."""
@@ -191,6 +227,12 @@ class Replay:
         next_seq, count = self._suspects.get(state.id, (0, 0))
         return state.next_seq + (count if next_seq == state.next_seq else 0)
 
+    def _records_in(self, state: TopicState, size: int) -> int:
+        """How many records of a topic so many unknown bytes may have told of."""
+        if state.id in self._copied:
+            return (1 + size // MESSAGE_SIZE_MIN) * COPIES_MAX
+        return max(1, size // RECORD_SIZE_MIN)
+
     def _suspect(self, state: TopicState, count: int, *, exact: bool) -> None:
         if count > 0:
             known = self._expected(state) - state.next_seq
@@ -198,7 +240,7 @@ class Replay:
             if not exact:
                 self.guessed[state.id] = state.next_seq
 
-    def _control(self, found: block.Block) -> None:
+    def _control(self, location: int, found: block.Block) -> None:
         try:
             message = control.decode(found.control_payload())
         except msgspec.DecodeError as error:
@@ -211,10 +253,13 @@ class Replay:
             self.closed = True
         elif isinstance(message, control.TopicDeleted):
             self._orphans.pop(found.topic_id, None)
+            self._owed.forget(found.topic_id)
             self._catalog.forget(found.topic_id)
         elif not isinstance(message, control.Checkpointed):
             state = self._catalog.by_id(found.topic_id)
-            if state is not None:
+            if state is not None and isinstance(message, control.Copied):
+                self._copies(state, message, location)
+            elif state is not None:
                 self._change(state, message)
 
     def _create(self, topic_id: int, message: control.TopicCreated) -> None:
@@ -255,6 +300,14 @@ class Replay:
 
     def _pieces(self, state: TopicState) -> Pieces:
         return Pieces(state, lambda: self._reader)
+
+
+def _note_tags(state: TopicState, found: block.Block) -> None:
+    tags = found.column(block.TAG)
+    if tags is not None:
+        for place, tag in enumerate(tags.to_pylist()):
+            if tag is not None:
+                state.add_tag(tag, found.first_seq + place)
 
 
 def evict(state: TopicState, floor: int, reason: str, pieces: Pieces) -> None:

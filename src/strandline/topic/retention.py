@@ -13,6 +13,7 @@ import bisect
 
 import numpy as np
 
+from strandline.topic.parting import losing
 from strandline.topic.pieces import Pieces
 from strandline.topic.state import TopicState, spans
 
@@ -43,7 +44,7 @@ def raise_floor(state: TopicState, pieces: Pieces, floor: int, reason: str) -> N
     gone = pieces.payload_between(state.floor, floor)
     if state.evict_reason not in ("", reason):
         reason = "mixed"
-    with state.guard:
+    with losing(state, floor), state.guard:
         state.gone_payload += gone
         state.evict_reason = reason
         state.evict_floor = floor

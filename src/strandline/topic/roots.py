@@ -73,14 +73,16 @@ class Roots:
         segments: list[int],
         term: int,
         news: dict[int, int] | None = None,
+        copied: Mapping[int, int] | None = None,
     ) -> None:
         """Make a new root durable: these segments, and replay of the WAL from these lsns.
 
-        ``news`` is the payload by topic that this root covers and the last one did not.
+        ``news`` is the payload by topic that this root covers and the last one did not, ``copied``
+        up to which seq the copies of a topic that were in memory are in segments.
         """
         if self._closed:
             raise Closed("the store is closed: open it again")
-        topics = self._capture(replay_lsns, news or {})
+        topics = self._capture(replay_lsns, news or {}, copied or {})
         synced = {}
         for shard in self._catalog.shards:
             # What was captured may lie behind the lsn of the root, but never behind the disk.
@@ -158,7 +160,9 @@ class Roots:
             if first_lsn_of(name) is not None:
                 self._disk.remove(f"{directory}/{name}")
 
-    def _capture(self, replay_lsns: dict[int, int], news: dict[int, int]) -> list[TopicEntry]:
+    def _capture(
+        self, replay_lsns: dict[int, int], news: dict[int, int], copied: Mapping[int, int]
+    ) -> list[TopicEntry]:
         """Every topic as of now, a few at a time under their writers' locks."""
         states = self._catalog.states()
         entries = []
@@ -169,7 +173,7 @@ class Roots:
                 try:
                     group = mine[first : first + _CAPTURED_AT_ONCE]
                     entries += [
-                        entry_of(state, replay_lsns, news.get(state.id, 0))
+                        entry_of(state, replay_lsns, news.get(state.id, 0), copied.get(state.id))
                         for state in group
                         if not state.dropped
                     ]
@@ -182,7 +186,7 @@ def covered_by(state: TopicState, replay_lsns: dict[int, int]) -> int:
     """The last seq below the lsns from which replay begins."""
     tail = state.tail
     place = bisect.bisect_left(
-        tail.locations, True, key=lambda location: _is_replayed(location, replay_lsns)
+        tail.locations, True, key=lambda location: is_replayed(location, replay_lsns)
     )
     if place < len(tail.locations):
         return tail.firsts[place] - 1
@@ -191,18 +195,22 @@ def covered_by(state: TopicState, replay_lsns: dict[int, int]) -> int:
     return state.head_seq
 
 
-def _is_replayed(location: int, replay_lsns: dict[int, int]) -> bool:
+def is_replayed(location: int, replay_lsns: dict[int, int]) -> bool:
+    """Whether a frame lies where replay begins, or behind."""
     # A shard that came and went since the last checkpoint is in no root: all of it is replayed.
     return location & LOCATION_LSN >= replay_lsns.get(location >> LOCATION_SHARD_BITS, 0)
 
 
-def entry_of(state: TopicState, replay_lsns: dict[int, int], news: int) -> TopicEntry:
+def entry_of(
+    state: TopicState, replay_lsns: dict[int, int], news: int, copied: int | None = None
+) -> TopicEntry:
     """A topic as a root keeps it."""
     if state.deleted and state.deleted.min() < state.floor:
         state.deleted = state.deleted.copy()
         state.deleted.remove_range(0, state.floor)
     state.gaps = tuple(gap for gap in state.gaps if gap.last_seq >= state.floor)
-    covered, deleted = covered_by(state, replay_lsns), state.deleted
+    covered = covered_by(state, replay_lsns) if copied is None else copied
+    deleted = state.deleted
     if deleted and state.config.durability == "ephemeral":
         deleted = deleted.copy()
         deleted.remove_range(covered + 1, deleted.max() + 1)  # those will be lost anyway

@@ -22,10 +22,10 @@ on request; records below either are gone. Both only ever rise.
 from __future__ import annotations
 
 import bisect
-import threading
 from array import array
 from collections import deque
 from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 from pyroaring import BitMap64
@@ -37,9 +37,19 @@ from strandline.settings import TopicConfig
 from strandline.topic import numbered
 from strandline.topic.memory import MemoryTail
 from strandline.wal.baton import Baton
+from strandline.wal.shard import Shard
 
 FIRST_CEILING = 256
 """Seqs that a new topic may give out before it must have reserved more durably."""
+
+
+class Gate(Protocol):
+    """What somebody who waits leaves behind, to be released once by whoever publishes.
+
+    That happens under the writer's lock: a gate only ever notes that it was released.
+    """
+
+    def release(self) -> None: ...
 
 
 class TailIndex:
@@ -124,6 +134,7 @@ class TopicState:
         "ceiling_step",
         "cold",
         "config",
+        "copies",
         "covered_payload",
         "created_us",
         "delete_floor",
@@ -138,10 +149,12 @@ class TopicState:
         "gone_payload",
         "guard",
         "head_seq",
+        "home",
         "id",
         "idempotency",
         "lake",
         "last_ts",
+        "losses",
         "memory",
         "name",
         "next_seq",
@@ -188,7 +201,13 @@ class TopicState:
         self.tags: dict[str, array[int]] | None = None
         self.idempotency: dict[bytes, tuple[int, int, int]] | None = None
         self.producers: dict[bytes, numbered.Taken] | None = None
-        self.waiters: deque[threading.Lock] = deque()
+        self.waiters: deque[Gate] = deque()
+        self.copies: tuple[TopicState, ...] = ()
+        """Topics whose newest records may refer to records of this one (``topic/copying.py``)."""
+        self.losses = 0
+        """Counts when records begin to go, and when they are gone: odd in between."""
+        self.home: Shard | None = None
+        """The topic's shard, once the store is open for writing."""
         self.dropped = False
         self.torn = False
         """Whether the log and this state differ for a moment: an interrupt now is the end."""
@@ -214,6 +233,14 @@ class TopicState:
     def cold_next(self) -> int:
         """The first seq that neither the floor nor the lake accounts for."""
         return self.floor if self.cold is None else max(self.floor, self.cold.last_seq + 1)
+
+    @property
+    def near_seq(self) -> int:
+        """The first seq that is in the log or in memory only, where a read takes moments."""
+        memory = self.memory
+        if memory is not None and memory.pieces and not self.tail.locations:
+            return memory.first_seq
+        return self.tail.first_seq
 
     @property
     def live_payload(self) -> int:
@@ -271,9 +298,11 @@ class TopicState:
 
     def skip_to(self, seq: int) -> None:
         """Go on at a seq; what lies before it is below the floor or in a gap."""
+        # Copies may lie between: in memory, or owed while the log is replayed.
+        is_all_in_files = self.tail.first_seq > self.head_seq
         self.next_seq = seq
         self.head_seq = seq - 1
-        if not self.tail.locations:
+        if not self.tail.locations and is_all_in_files:
             self.tail = TailIndex(seq)
 
     def add_tag(self, tag: str, first_seq: int, count: int = 1) -> None:
@@ -287,9 +316,7 @@ class TopicState:
 
     def wake(self) -> None:
         """Let every waiting reader look again."""
-        waiters = self.waiters
-        for _ in range(len(waiters)):
-            waiters.popleft().release()
+        release_all(self.waiters)
 
     def remember(self, key: bytes, first_seq: int, last_seq: int, ts: int) -> None:
         """Remember an idempotency key or a producer's number, and forget those that are over."""
@@ -309,6 +336,16 @@ class TopicState:
             if known[oldest][2] >= ts:
                 break
             del known[oldest]
+
+
+def release_all(waiters: deque[Gate]) -> None:
+    """Release those who wait now; who waits again meanwhile is left for the next time."""
+    for _ in range(len(waiters)):
+        try:
+            gate = waiters.popleft()
+        except IndexError:  # somebody gave up meanwhile and took himself out
+            return
+        gate.release()
 
 
 def spans(state: TopicState, first_seq: int) -> Iterator[tuple[int, int]]:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Unpack
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
@@ -24,13 +23,12 @@ from strandline.errors import (
 )
 from strandline.lake.cold import ColdSummary
 from strandline.record import Appended, Record
-from strandline.settings import LimitSettings, TopicConfig, topic_config
+from strandline.settings import LimitSettings, TopicConfig
+from strandline.topic.altering import alter
 from strandline.topic.append import (
     Pending,
     check_alone,
-    flush_memory,
     place,
-    set_fast_lane,
 )
 from strandline.topic.arguments import check_expected_head, check_timeout, check_whole
 from strandline.topic.batch import (
@@ -48,12 +46,11 @@ from strandline.topic.deleting import Deleted, Deleting
 from strandline.topic.floors import Floors
 from strandline.topic.page import Page
 from strandline.topic.picking import pick
-from strandline.topic.pieces import Pieces
 from strandline.topic.read import Expired, read_page
+from strandline.topic.seeking import cursor_at
 from strandline.topic.snapshot import Snapshot, scan, take
-from strandline.topic.state import TopicState, spans
+from strandline.topic.state import Gate, TopicState
 from strandline.topic.waiting import wait_for
-from strandline.wal import control
 from strandline.wal.codec import NO_FIELDS
 from strandline.wal.reader import Reader
 from strandline.wal.shard import Shard
@@ -128,6 +125,23 @@ class Topic:
         """Which topic this is, and which life of it: names are used again, these never are."""
         return self._state.id, self._state.created_us
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether it was deleted: its name may stand for another topic by now."""
+        return self._state.dropped
+
+    def tap(self, gate: Gate) -> None:
+        """Have a gate released once, when the head moves next or the topic goes. Never blocks."""
+        self._state.waiters.append(gate)
+
+    def is_near(self, after: int) -> bool:
+        """Whether what follows a cursor is in memory or the log: a read of it takes moments."""
+        return after + 1 >= self._state.near_seq
+
+    def is_local(self, after: int) -> bool:
+        """Whether what follows a cursor is on this machine, and not in the lake alone."""
+        return after + 1 >= self._state.hot_seq
+
     def gaps_below(self, seq: int) -> list[tuple[int, int]]:
         """First and last seqs of records that were lost before a seq."""
         gaps = [(gap.first_seq, gap.last_seq) for gap in self._state.gaps]
@@ -198,8 +212,10 @@ class Topic:
     ) -> Appended:
         """Append the rows of an Arrow batch: column data, and if present key, tag, node, meta."""
         check_expected_head(expected_head)
-        made = of_arrow(batch, idempotency_key, self._limits)
-        return self._place(made, expected_head).wait()
+        placed = self.place_arrow(
+            batch, expected_head=expected_head, idempotency_key=idempotency_key
+        )
+        return placed.wait()
 
     def check_arrow(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Raise what ``append_arrow`` would say about these rows; nothing is appended."""
@@ -242,20 +258,32 @@ class Topic:
         *,
         keys: Sequence[bytes | None] | None = None,
         tags: Sequence[str | None] | None = None,
+        nodes: Sequence[str | None] | None = None,
         metas: Sequence[bytes | None] | None = None,
         expected_head: int | None = None,
+        idempotency_key: Once | None = None,
     ) -> Pending:
         """As ``append_many``, to be waited for later: one record takes the short way."""
-        if len(data) == 1:
+        if len(data) == 1 and idempotency_key is None:
             tag = tags[0] if tags else None
-            fields = checked_fields(
-                keys[0] if keys else None, tag, None, metas[0] if metas else None
-            )
+            node = nodes[0] if nodes else None
+            meta = metas[0] if metas else None
+            fields = checked_fields(keys[0] if keys else None, tag, node, meta)
             batch = of_one(data[0], fields, tag, self._limits)
         else:
-            columns = {"key": keys, "tag": tags, "meta": metas}
-            batch = of_many(data, columns, None, self._limits)
+            columns = {"key": keys, "tag": tags, "node": nodes, "meta": metas}
+            batch = of_many(data, columns, idempotency_key, self._limits)
         return self._place(batch, expected_head)
+
+    def place_arrow(
+        self,
+        batch: pa.RecordBatch | pa.Table,
+        *,
+        expected_head: int | None = None,
+        idempotency_key: Once | None = None,
+    ) -> Pending:
+        """As ``append_arrow``, to be waited for later."""
+        return self._place(of_arrow(batch, idempotency_key, self._limits), expected_head)
 
     def settle(self) -> None:
         """Return once all that was placed so far is published, or raise when it never will be."""
@@ -315,6 +343,22 @@ class Topic:
             except Expired as found:
                 self._floors.expire(found.floor)
 
+    def read_as_it_stands(
+        self, after: int, limit: int, *, node: str | None, size_max: int, epoch: int | None = None
+    ) -> Page:
+        """As ``read`` for who was just told of news: without a lock, so without new evictions."""
+        self._alive()
+        skip_node = node if self._state.config.dedupe_node else None
+        return read_page(
+            self._state,
+            self._reader,
+            after=after,
+            limit=limit,
+            size_max=size_max,
+            skip_node=skip_node,
+            epoch=epoch,
+        )
+
     def pick(self, seqs: Sequence[int]) -> Page:
         """The live ones of these records, in order of seq."""
         self._look()
@@ -323,28 +367,8 @@ class Topic:
     def cursor_at(self, ts: int) -> int:
         """The cursor from which a read gives the records of a time (microseconds) and later."""
         check_whole(ts=ts)
-        ts = max(-_TS_MAX, min(ts, _TS_MAX))
         self._look()
-        state = self._state
-        pieces = Pieces(state, self._reader)
-        start = state.floor
-        if state.cold is not None and start < state.hot_seq:
-            place = state.cold.reaching(ts, start)
-            skipped = state.cold.firsts[place] if place < len(state.cold) else state.hot_seq
-            start = max(start, skipped)
-        for low, last_seq in spans(state, start):
-            seq = low
-            while seq <= last_seq:
-                sealed = pieces.newest_in_segment(seq)
-                if sealed is not None and sealed[1] < ts:
-                    seq = sealed[0] + 1
-                    continue
-                first, stamps = pieces.stamps(seq)
-                place_in = int(np.searchsorted(stamps, np.int64(ts)))
-                if place_in < len(stamps):
-                    return max(seq, first + place_in) - 1
-                seq = first + len(stamps)
-        return state.head_seq
+        return cursor_at(self._state, self._reader, max(-_TS_MAX, min(ts, _TS_MAX)))
 
     def snapshot(self) -> Snapshot:
         """Which records there are now, for readers in several processes who must agree."""
@@ -419,36 +443,7 @@ class Topic:
 
     def alter(self, **options: object) -> TopicConfig:
         """Change the configuration from here on; what the old one evicted stays evicted."""
-        state, shard = self._state, self._shard()
-        with shard.maintenance:
-            self._floors.enforce(shard)
-            config = topic_config(state.config, options)
-            while not self._try_alter(config):
-                # Appends of an fsync topic are under way: they are published in their old class.
-                shard.committer.wait_synced(shard.writer.end_lsn)
-        shard.committer.wait_synced(shard.writer.end_lsn)
-        return config
-
-    def _try_alter(self, config: TopicConfig) -> bool:
-        state, shard = self._state, self._shard()
-        shard.writer.acquire()
-        try:
-            self._alive()
-            if state.next_seq != state.head_seq + 1:
-                return False
-            if state.memory is not None and config.durability != state.config.durability:
-                flush_memory(state, shard)
-                # What was deleted while it was in no file is on the log again.
-                seqs = state.deleted.serialize() if state.deleted else b""
-                message = control.RecordsDeleted(state.delete_floor, seqs)
-                shard.writer.place_control(state.id, message)
-            altered = control.TopicAltered(config, state.evict_floor, state.evict_reason)
-            shard.writer.place_control(state.id, altered)
-            state.config = config
-            set_fast_lane(state)
-            return True
-        finally:
-            shard.writer.release()
+        return alter(self._state, self._shard(), self._floors, options)
 
     def statistics(self) -> TopicStatistics:
         """The topic's numbers at this moment."""

@@ -7,7 +7,8 @@ one, which leads the next round. While one round waits for the disk the next gro
 is no timer: the sync in flight is the window.
 
 Coroutines do not lead. They leave a future and kick the shard's sync job, whose round resolves all
-of them with one call into their loop. The same job syncs behind ``disk`` and ``memory`` topics.
+of them with one call into their loop. A server under load may let the kick wait (``window_s``), so
+that a round covers more. The same job syncs behind ``disk`` and ``memory`` topics.
 
 A failed sync is final. Linux forgets a page that could not be written and reports it once, so a
 second sync may succeed while the bytes are gone: the shard is poisoned, every waiter fails, and
@@ -25,6 +26,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from strandline.wal.baton import Baton
+from strandline.wal.numbers import SyncTimes
 from strandline.wal.writer import Writer, as_unavailable
 
 _PATIENCE_S = 0.5  # how often a waiter looks whether the shard has failed meanwhile
@@ -40,13 +42,22 @@ class Committer:
         self.writer = writer
         self.synced = writer.end_lsn
         self.rounds = 0
+        self.times = SyncTimes()
         self.kick = threading.Event()
+        self.window_s = 0.0
+        """How long a round for coroutines waits for more of them. 0 unless the load is high."""
+        self._is_kicking = False
         self._leading = Baton()
         self._waking = Baton()  # one round may end while the one before still wakes
         self._waiters: deque[tuple[int, threading.Lock]] = deque()
         self._pending: deque[tuple[int, Callable[[], None]]] = deque()
         self._futures: list[_Waiting] = []
         self._futures_lock = threading.Lock()
+
+    @property
+    def waiting(self) -> int:
+        """How many appends wait for a sync."""
+        return max(len(self._pending), len(self._futures))
 
     def publish_when_synced(self, publish: Callable[[], None]) -> int:
         """Call this once all that is placed is durable. Writer's lock held; returns the lsn."""
@@ -70,9 +81,16 @@ class Committer:
         self._check()
         with self._futures_lock:
             self._futures.append((lsn, future, answer))
-        if not self.kick.is_set():
+        if self.window_s and not self._is_kicking:
+            self._is_kicking = True
+            future.get_loop().call_later(self.window_s, self._kick_late)
+        elif not self.window_s and not self.kick.is_set():
             self.kick.set()
         return future
+
+    def _kick_late(self) -> None:
+        self._is_kicking = False
+        self.kick.set()
 
     def run_once(self) -> None:
         """Sync whatever is not yet durable: the background job's turn."""
@@ -127,6 +145,7 @@ class Committer:
             target, files, names_dirty = writer.take_dirty()
         finally:
             writer.release()
+        began_s = writer.monotonic()
         try:
             for file in files[:-1]:
                 file.sync()
@@ -146,6 +165,7 @@ class Committer:
             writer.give_back(files[:-1], names_dirty=names_dirty)
             raise
         self.rounds += 1
+        self.times.add(writer.monotonic() - began_s)
         self._advance(target)
 
     def _advance(self, target: int) -> None:

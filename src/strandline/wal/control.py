@@ -64,6 +64,22 @@ class TailLost(Control, frozen=True, array_like=True, tag="lost"):
     reason: str
 
 
+class Copied(Control, frozen=True, array_like=True, tag="copy"):
+    """Records from a seq on are copies of another topic's records, which are not written again.
+
+    ``seqs`` is a roaring bitmap of the originals, ``kept`` the columns that are copied besides
+    data, ``mark`` what stands where an idempotency key would.
+    """
+
+    source_id: int
+    seqs: bytes
+    first_seq: int
+    count: int
+    kept: int
+    ts: int
+    mark: bytes
+
+
 class Checkpointed(Control, frozen=True, array_like=True, tag="mark"):
     """Everything below the lsn is in segments that the checkpoint of this number lists."""
 
@@ -83,6 +99,7 @@ Message = (
     | Evicted
     | Ceiling
     | TailLost
+    | Copied
     | Checkpointed
     | ClosedCleanly
 )

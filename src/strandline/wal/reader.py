@@ -29,7 +29,7 @@ class Reader:
     def __init__(self, shards: dict[int, ShardFiles], store_id: bytes) -> None:
         self._shards = shards
         self._store_id = store_id
-        self._seed = codec.store_seed(store_id)
+        self._seed = self.seed = codec.store_seed(store_id)
         self._window = memoryview(b"")
         self._window_path = ""
         self._window_offset = 0

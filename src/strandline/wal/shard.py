@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 
 from strandline.wal.committer import Committer
+from strandline.wal.numbers import LogNumbers
 from strandline.wal.writer import Writer
 
 
@@ -19,6 +20,8 @@ class Shard:
         self.maintenance = threading.Lock()
         """Held by whoever deletes, evicts or alters in this shard's topics. Taken before the
         writer's lock, never after it."""
+        self.copied_bytes = 0
+        """Payload of copies that are in memory and refer to their originals (``Copied``)."""
         self.unflushed: dict[int, Callable[[], None]] = {}
         """By topic id: what moves records that wait in memory into the log. Writer's lock held."""
 
@@ -43,6 +46,20 @@ class Shard:
             topic_id, flush = next(iter(self.unflushed.items()))
             flush()  # a refused one stays in the list: its turn comes again
             del self.unflushed[topic_id]
+
+    def numbers(self) -> LogNumbers:
+        """What was written so far. Taken without a lock."""
+        writer, times = self.writer, self.committer.times
+        return LogNumbers(
+            shard=self.number,
+            bytes_written=writer.end_lsn - writer.first_lsn,
+            syncs=self.committer.rounds,
+            sync_counts=tuple(times.counts),
+            sync_total_us=times.total_us,
+            rotations=writer.rotations,
+            waiting=self.committer.waiting,
+            failed=writer.failure is not None,
+        )
 
     def run_once(self) -> None:
         """The sync job's turn: flush, then sync what is not yet durable."""

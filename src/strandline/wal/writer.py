@@ -72,6 +72,10 @@ class Writer:
         self._slow_from = (last_ts, 0.0)
         self.failure: StrandlineError | None = None
         self._clock = clock
+        self.monotonic = clock.monotonic
+        self.first_lsn = end_lsn
+        """Where this opening of the store began to write."""
+        self.rotations = 0
         self._settings = settings
         self._store_id = store_id
         self.seed = codec.store_seed(store_id)
@@ -428,6 +432,7 @@ class Writer:
         self._file_limit = file_size
         self._next_size = min(self._settings.file_size_max, max(self._next_size, file_size) * 2)
         self._set_limit()
+        self.rotations += 1
         self.files.add(WalFile(end_lsn, self.term, file_size, path, file))
 
     def _next_spare(self) -> str:

@@ -121,3 +121,15 @@ def test_a_setting_that_is_none_is_refused_by_its_name(settings, name):
         strandline.open("/data", disk=disk, settings=settings)
 
     assert disk.list_dir("/") == []
+
+
+@pytest.mark.parametrize("value", ["text", 1, None, bytearray(b"x"), []], ids=repr)
+def test_a_job_or_a_point_that_is_no_bytes_is_refused_and_not_stored(value):
+    store = World().store
+    queue, series = store.queue("q"), store.series("s")
+
+    for call in (lambda: queue.put(value), lambda: series.append("a", 1, value)):
+        with pytest.raises(Invalid, match="bytes"):
+            call()
+
+    assert store.existing_topic("q").head_seq == store.existing_topic("s").head_seq == 0

@@ -1,0 +1,1 @@
+"""Routers: records of one topic forwarded into another, with durable cursors."""

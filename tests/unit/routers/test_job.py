@@ -1,0 +1,48 @@
+"""Promise: with its jobs, a store forwards by itself, soon after each append."""
+
+from __future__ import annotations
+
+import threading
+
+import strandline
+
+
+def test_what_is_appended_arrives_without_anybody_asking(tmp_path):
+    with strandline.open(str(tmp_path / "data")) as store:
+        source = store.topic("a")
+        store.routers.put("r", source="a", dest="b")
+        store.routers.put("r2", source="b", dest="c")
+
+        for number in range(50):
+            source.append(b"%d" % number)
+
+        followed = store.topic("c").follow(timeout_s=20)
+        arrived = [next(followed).data for _ in range(50)]
+        assert arrived == [b"%d" % number for number in range(50)]
+
+
+def test_many_threads_may_append_put_and_delete_at_once(tmp_path):
+    with strandline.open(str(tmp_path / "data")) as store:
+        source = store.topic("a")
+        store.routers.put("r", source="a", dest="b", guarantee="exactly_once")
+
+        def append() -> None:
+            for _ in range(200):
+                source.append(b"x")
+
+        def change() -> None:
+            for number in range(20):
+                store.routers.put(f"r{number}", source="a", dest=f"c{number}")
+                store.delete_topic(f"c{number}")
+
+        threads = [threading.Thread(target=work) for work in (append, append, change)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        arrived = store.topic("b").wait_for(399, timeout_s=20)
+
+        assert arrived
+        assert store.topic("b").head_seq == 400
+        assert [each.router.name for each in store.routers.list()] == ["r"]
+        assert store.health().status == "green"
