@@ -20,6 +20,9 @@ GIB = 1024 * MIB
 OPTION_MAX = 2**53
 """The largest number in a topic's options: in microseconds it still fits where times are kept."""
 
+PRIORITY_MAX = 1000
+"""The highest priority of a topic; the lowest is as far below 0."""
+
 Durability = Literal["ephemeral", "memory", "disk", "fsync"]
 Discard = Literal["old", "reject"]
 Compression = Literal["none", "zstd"]
@@ -320,6 +323,17 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     dedupe_node: bool = True
     """Whether a reader that names its node is spared that node's own records."""
 
+    priority: int | None = None
+    """How soon a server delivers the topic's records when it is busy, from -1000 to 1000; None
+    leaves it to the server."""
+
+    auto_priority: bool = True
+    """Whether a topic without a priority matters more while somebody reads it."""
+
+    auto_create: bool = True
+    """Whether an append over the wire makes the topic when there is none, unless it says so
+    itself. Told, and kept for whoever makes the topic again."""
+
     schema: dict[str, str] = {}
     """Fields of ``data``, a JSON object, by name, with their types (``schema.py``): typed columns
     in the lake. Deriving them takes time and space when records move there; appends are not
@@ -396,6 +410,8 @@ def topic_config(base: TopicConfig, options: dict[str, object]) -> TopicConfig:
     for name in ("ttl_ms", "cap_records", "cap_bytes", "idempotency_window_ms"):
         if not 0 <= getattr(config, name) <= OPTION_MAX:
             raise Invalid(f"topic option {name} is 0 to {OPTION_MAX}")
+    if config.priority is not None and not -PRIORITY_MAX <= config.priority <= PRIORITY_MAX:
+        raise Invalid(f"topic option priority is -{PRIORITY_MAX} to {PRIORITY_MAX}")
     check_views(config.views)
     if config.views and (config.ttl_ms or config.cap_records or config.cap_bytes):
         raise Invalid("a topic with views has no ttl and no caps: its views say what may go")

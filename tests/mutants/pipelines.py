@@ -69,7 +69,7 @@ PIPELINES = {
         "test_an_answer_that_is_bad_once_damages_no_group[truncated]",
     ),
     "know no shard but those of the last root": Mutant(
-        "topic.roots:_is_replayed",
+        "topic.roots:is_replayed",
         "replay_lsns.get(location >> LOCATION_SHARD_BITS, 0)",
         "replay_lsns[location >> LOCATION_SHARD_BITS]",
         "unit/store/test_shards",

@@ -9,14 +9,14 @@ twice: the store below repeats its parts, and what is then still unknown the cal
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
-import stamina
-
 from strandline.env.disk import Buffer, ReadFile
 from strandline.env.objects import Created, Info, Objects
+from strandline.env.patience import Attempts, PauseAfter
 from strandline.errors import Unreachable
 from strandline.settings import ObjectSettings
 
@@ -78,17 +78,26 @@ class Retrying:
 
     def _patiently(self, request: Callable[[], Answer]) -> Answer:
         settings = self._settings
-        for attempt in stamina.retry_context(
-            on=Unreachable,
-            attempts=settings.attempts_max,
-            timeout=settings.retry_s_max,
-            wait_initial=settings.delay_s_first,
-            wait_max=DELAY_S_MAX,
-            wait_jitter=settings.delay_s_first,
-        ):
+        patience = Attempts(
+            _bounded(settings), first_s=settings.delay_s_first, longest_s=DELAY_S_MAX
+        )
+        for attempt in patience:
             with attempt:
                 return request()
         raise AssertionError("the last attempt returns or raises")
+
+
+def _bounded(settings: ObjectSettings) -> PauseAfter:
+    """Once more after ``Unreachable``, so many times and for so long."""
+    tries, began_s = 0, time.monotonic()
+
+    def pause_after(error: Exception) -> bool:
+        nonlocal tries
+        tries += 1
+        is_over = time.monotonic() - began_s >= settings.retry_s_max
+        return isinstance(error, Unreachable) and tries < settings.attempts_max and not is_over
+
+    return pause_after
 
 
 def _resumed(

@@ -44,6 +44,10 @@ class ArrowReading:
     def rows_max(self) -> int:
         return sum(table.num_rows for table in self._tables)
 
+    @property
+    def bytes_max(self) -> int:
+        return sum(table.nbytes for table in self._tables)
+
 
 class ArrowSnapshot:
     """Tables of rows as a snapshot. Immutable; safe from many threads.

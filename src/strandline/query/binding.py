@@ -97,6 +97,7 @@ class _Known:
         return found
 
     def scope(self, names: Sequence[Name], linked_by: Name | None = None) -> Scope:
+        self._check_alike(names)
         called = called_names([name.text for name in names])
         found = [
             event_of(name.text, own, self.schema(name))
@@ -104,6 +105,19 @@ class _Known:
         ]
         link = linked_by.text if linked_by else "context"
         return Scope(found, self.text, link if len(names) > 1 else None)
+
+    def _check_alike(self, names: Sequence[Name]) -> None:
+        """Refuse events of a sequence that engines could not tell apart."""
+        first: dict[str, str] = {}
+        for name in names:
+            other = first.setdefault(name.text.lower(), name.text)
+            if other != name.text:
+                raise Mistake(
+                    f"{other!r} and {name.text!r} differ by capital letters alone, which columns "
+                    "do not tell apart: ask for them in two questions",
+                    self.text,
+                    name.at,
+                )
 
 
 def _query(query: Query, known: _Known, calendar: Calendar) -> Bound:

@@ -27,7 +27,16 @@ from strandline.query.buckets import Years
 from strandline.query.dialect import TOTAL_DIGITS, Dialect, column, decimal, name
 from strandline.query.matching import matches
 from strandline.query.periods import Calendar
-from strandline.query.plan import Bucket, Figure, Plan, Scan, Sort, operand_of
+from strandline.query.plan import (
+    NOTHING,
+    Bucket,
+    Figure,
+    Numbered,
+    Plan,
+    Scan,
+    Sort,
+    operand_of,
+)
 from strandline.query.predicates import Operand, predicate
 from strandline.schema import Kind
 from strandline.views.table.condition import Condition, Leaf
@@ -35,14 +44,17 @@ from strandline.views.table.condition import Condition, Leaf
 MATCHES = "matches"
 
 
-def sql(plan: Plan, dialect: Dialect, *, years: Years | None = None) -> str:
-    """The whole plan. Buckets of a time zone in DuckDB need to know when the rows are from."""
+def sql(
+    plan: Plan, dialect: Dialect, *, years: Years | None = None, numbered: Numbered = NOTHING
+) -> str:
+    """The whole plan. Buckets of a time zone in DuckDB need to know when the rows are from, and
+    columns of enums may have come as numbers."""
     if plan.steps:
         found = matches(plan, dialect, [selected(scan, dialect) for scan in plan.scans])
         return _told(_answer(plan, found, dialect, years), dialect)
     scan = plan.scans[0]
-    rows = _where(exp.Select().from_(_table(scan.relation)), scan, dialect)
-    return _told(_answer(plan, rows, dialect, years), dialect)
+    rows = _where(exp.Select().from_(_table(scan.relation)), scan, dialect, numbered)
+    return _told(_answer(plan, rows, dialect, years, numbered), dialect)
 
 
 def sql_of_matches(plan: Plan, dialect: Dialect, *, years: Years | None = None) -> str:
@@ -69,12 +81,15 @@ def _table(relation: str) -> exp.Table:
     return exp.Table(this=name(relation))
 
 
-def _where(select: exp.Select, scan: Scan, dialect: Dialect) -> exp.Select:
+def _where(
+    select: exp.Select, scan: Scan, dialect: Dialect, numbered: Numbered = NOTHING
+) -> exp.Select:
     if scan.where is None:
         return select
 
     def find(leaf: Leaf) -> Operand:
-        return Operand(column(leaf.field), scan.kinds[leaf.field])
+        field = leaf.field
+        return Operand(column(field), scan.kinds[field], is_number=field in numbered)
 
     return select.where(predicate(scan.where, find, dialect), copy=False)
 
@@ -87,12 +102,18 @@ def _cross(plan: Plan, condition: Condition, dialect: Dialect) -> exp.Expression
     return predicate(condition, find, dialect)
 
 
-def _answer(plan: Plan, rows: exp.Select, dialect: Dialect, years: Years | None) -> exp.Select:
+def _answer(
+    plan: Plan,
+    rows: exp.Select,
+    dialect: Dialect,
+    years: Years | None,
+    numbered: Numbered = NOTHING,
+) -> exp.Select:
     """Rows without columns yet, made the answer."""
     if plan.cross is not None:
         rows = rows.where(_cross(plan, plan.cross, dialect), copy=False)
     if plan.figures:
-        answer = _grouped(plan, rows, dialect, years)
+        answer = _grouped(plan, rows, dialect, years, numbered)
     else:
         shown = [_as(column(output.column), output.name) for output in plan.outputs]
         answer = rows.select(*shown, copy=False)
@@ -110,7 +131,9 @@ def _ordered(select: exp.Select, order: Iterable[Sort]) -> exp.Select:
     return select.order_by(*sorts, copy=False) if sorts else select
 
 
-def _grouped(plan: Plan, rows: exp.Select, dialect: Dialect, years: Years | None) -> exp.Select:
+def _grouped(
+    plan: Plan, rows: exp.Select, dialect: Dialect, years: Years | None, numbered: Numbered
+) -> exp.Select:
     keys: dict[str, exp.Expression] = {group.name: column(group.column) for group in plan.groups}
     if plan.bucket:
         keys = {BUCKET: _label(plan.bucket, years, dialect)} | keys
@@ -119,12 +142,27 @@ def _grouped(plan: Plan, rows: exp.Select, dialect: Dialect, years: Years | None
     grouped = rows.select(*shown, *figures, copy=False)
     if keys:
         grouped = grouped.group_by(*(key.copy() for key in keys.values()), copy=False)
-    if plan.bucket is None or plan.bucket.calendar.is_utc:
+    meant = {
+        group.name: _variant(column(group.name), numbered[group.column])
+        for group in plan.groups
+        if group.column in numbered
+    }
+    if plan.bucket is not None and not plan.bucket.calendar.is_utc:
+        meant[BUCKET] = buckets.moment(column(BUCKET), plan.bucket.calendar, years, dialect)
+    if not meant:
         return grouped
-    moment = buckets.moment(column(BUCKET), plan.bucket.calendar, years, dialect)
-    rest = [column(told) for told in plan.names if told != BUCKET]
     subquery = exp.Subquery(this=grouped, alias=exp.TableAlias(this=name("labelled")))
-    return exp.Select(expressions=[_as(moment, BUCKET), *rest]).from_(subquery, copy=False)
+    told_all = [_as(meant.get(told, column(told)), told) for told in plan.names]
+    return exp.Select(expressions=told_all).from_(subquery, copy=False)
+
+
+def _variant(number: exp.Expression, variants: Iterable[str]) -> exp.Expression:
+    """The text that a number stands for."""
+    cases = [
+        exp.If(this=exp.Literal.number(place), true=exp.Literal.string(variant))
+        for place, variant in enumerate(variants)
+    ]
+    return exp.Case(this=number, ifs=cases)
 
 
 def _label(bucket: Bucket, years: Years | None, dialect: Dialect) -> exp.Expression:

@@ -132,8 +132,8 @@ class _Question:
             reading = self._sources.reading(plan.scans[0])
         elif not plan.order_asked and not plan.figures and reading.rows_max > ORDERED_ROWS_MAX:
             plan = msgspec.structs.replace(plan, order=())
-        self._sources.register(plan.scans[0], reading)
-        return sql(plan, "duckdb", years=self._years())
+        self._sources.register(plan.scans[0], reading, plan.numbered)
+        return sql(plan, "duckdb", years=self._years(), numbered=plan.numbered)
 
     def _years(self) -> list[int] | None:
         plan = self._plan
@@ -145,8 +145,8 @@ class _Question:
         """The plan over nothing but the rows that come first, found by the columns that decide."""
         few = deciding(self._plan)
         scan = few.scans[0]
-        self._sources.register(scan, self._sources.reading(scan, top=few.top))
-        return among(self._plan, self._ask(sql(few, "duckdb")))
+        self._sources.register(scan, self._sources.reading(scan, top=few.top), few.numbered)
+        return among(self._plan, self._ask(sql(few, "duckdb", numbered=few.numbered)))
 
     def _matched(self) -> str:
         """Make the matches of a sequence a relation; returns the SQL that is to be asked."""

@@ -49,6 +49,11 @@ _KEYWORDS = {
     "BREAKDOWN": ("BREAKDOWN BY",),
 }
 """Terminals of several words; the others are their own."""
+SHOWN_MAX = 8
+"""Words that are told; of the others how many there are."""
+_COMMANDS = ("QUERY", "STORE", "DEFINE", "REPLAY", "SHOW", "PLOT", "REMEMBER", "DELETE")
+_CLAUSES = ("WHERE", "RETURN", "SINCE", "FOR", "COUNT", "BY", "ORDER BY", "LIMIT")
+_USEFUL = (*_COMMANDS, *_CLAUSES)
 _OTHER_NAMES = {"STRING": {"EVENT", "CONTEXT", "USER_NAME", "ROLE", "VALUE", "MOMENT", "SCALAR"}}
 _UNTOLD = {"QUOTED", "SEMICOLON", "$END"}
 _SQL = {"SELECT", "INSERT", "UPDATE", "WITH", "ALTER", "DROP"}
@@ -70,7 +75,7 @@ def mistake_of(error: UnexpectedInput, text: str) -> Mistake:
     names = _names(error)
     keywords = _keywords(names)
     ends = ["the end"] if "$END" in names else [";"] if "SEMICOLON" in names else []
-    expected = told([*_things(names), *keywords, *ends], count_max=40)
+    expected = told(_first_the_useful([*_things(names), *keywords, *ends]), count_max=SHOWN_MAX)
     what = repr(found) if found else "the end"
     return Mistake(f"expected {expected}, not {what}", text, at, hint=_hint(found, keywords, at))
 
@@ -122,6 +127,13 @@ def _things(names: set[str]) -> list[str]:
 def _keywords(names: set[str]) -> list[str]:
     plain = names - _THINGS.keys() - _UNTOLD
     return sorted(word for name in plain for word in _KEYWORDS.get(name, (name,)))
+
+
+def _first_the_useful(words: list[str]) -> list[str]:
+    """Words that are too many to be shown: those that most people want come first."""
+    if len(words) <= SHOWN_MAX:
+        return words
+    return sorted(words, key=lambda word: _USEFUL.index(word) if word in _USEFUL else len(_USEFUL))
 
 
 def _hint(found: str, keywords: list[str], at: int) -> str:

@@ -18,7 +18,7 @@ it, ``pay.amount``. Only columns that are needed are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -90,6 +90,12 @@ class Sort(msgspec.Struct, frozen=True):
     descending: bool = False
 
 
+Numbered = Mapping[str, tuple[str, ...]]
+"""Columns of enums that come as numbers, the places of their values among these variants."""
+
+NOTHING: Numbered = {}
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A question, logically."""
 
@@ -131,6 +137,21 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return needed
 
     @property
+    def numbered(self) -> Numbered:
+        """Columns of enums of which nobody sees the text before the end: engines group and compare
+        numbers several times faster."""
+        if self.steps:
+            return NOTHING
+        shown = {output.column for output in self.outputs}
+        if not self.figures:
+            shown |= {sort.column for sort in self.order}
+        return {
+            name: kind.variants
+            for name, kind in self.scans[0].kinds.items()
+            if kind.name == "enum" and name not in shown
+        }
+
+    @property
     def names(self) -> list[str]:
         """Of the result."""
         if not self.figures:
@@ -163,7 +184,8 @@ def plan_of(bound: Bound) -> Plan:
 def _scan(bound: Bound, place: int) -> Scan:
     event = bound.events[place]
     kept = _kept(bound, event, place)
-    needed = kept | fields_of(event.where)
+    # If nothing but how many there are is asked, a column is needed all the same.
+    needed = kept | fields_of(event.where) or {SEQ}
     kinds = {name: kind for name, kind in event.kinds().items() if name in needed}
     missing = needed - kinds.keys()
     assert not missing, f"{event.name} has no {sorted(missing)}"
@@ -191,8 +213,8 @@ def _kept(bound: Bound, event: BoundEvent, place: int) -> set[str]:
         kept.add(event.time)
     if bound.is_sequence:
         kept |= {_link(bound, event), event.time}
-    if bound.is_sequence or not bound.aggregates or not kept:
-        kept.add(SEQ)  # the order of rows; or nothing but how many there are
+    if bound.is_sequence or not bound.aggregates:
+        kept.add(SEQ)  # the order of rows
     return kept
 
 

@@ -35,6 +35,8 @@ class Operand(NamedTuple):
 
     column: exp.Expression
     kind: Kind
+    is_number: bool = False
+    """Whether it has the places of an enum's variants instead of their text."""
 
 
 Find = Callable[[Leaf], Operand]
@@ -86,15 +88,23 @@ class _Writer(NamedTuple):
         op = leaf.op if wanted else _OPPOSITE[leaf.op]
         if leaf.value is None:
             return _missing(operand) if op == "=" else _present(operand)
-        told: exp.Expression = _NODES[op](
-            this=operand.column, expression=self._literal(leaf.value, operand)
-        )
+        told = self._compared(operand, op, leaf.value)
         # != holds for missing values, and so does everything that is turned around but !=.
         missing_too = (leaf.op == "!=") is wanted
         return _or_missing(told, operand) if missing_too else told
 
+    def _compared(self, operand: Operand, op: Operator, value: Value) -> exp.Expression:
+        if not operand.is_number:
+            return _NODES[op](this=operand.column, expression=self._literal(value, operand))
+        assert op in ("=", "!="), "variants have no order"
+        same = op == "="
+        variants = enumerate(operand.kind.variants)
+        return _one_of(operand, [at for at, each in variants if (each == value) is same])
+
     def _among(self, leaf: In, *, wanted: bool) -> exp.Expression:
         operand = self.find(leaf)
+        if operand.is_number:
+            return self._numbers_among(leaf, operand, wanted=wanted)
         values = [self._literal(value, operand) for value in leaf.values if value is not None]
         with_missing = None in leaf.values
         if not values:
@@ -106,12 +116,26 @@ class _Writer(NamedTuple):
             return told if with_missing else _or_missing(told, operand)
         return _or_missing(told, operand) if with_missing else told
 
+    def _numbers_among(self, leaf: In, operand: Operand, *, wanted: bool) -> exp.Expression:
+        variants = enumerate(operand.kind.variants)
+        told = _one_of(operand, [at for at, each in variants if (each in leaf.values) is wanted])
+        with_missing = (None in leaf.values) is wanted
+        return _or_missing(told, operand) if with_missing else told
+
     def _truth(self, leaf: Truth, *, wanted: bool) -> exp.Expression:
         operand = self.find(leaf)
         return operand.column if wanted else _or_missing(exp.not_(operand.column), operand)
 
     def _literal(self, value: Value, operand: Operand) -> exp.Expression:
         return literal(value, operand.kind, self.dialect)
+
+
+def _one_of(operand: Operand, places: list[int]) -> exp.Expression:
+    """Of an enum: its number is one of these."""
+    numbers: list[exp.Expression] = [exp.Literal.number(place) for place in places]
+    if len(numbers) < 2:
+        return exp.EQ(this=operand.column, expression=numbers[0]) if numbers else exp.false()
+    return exp.In(this=operand.column, expressions=numbers)
 
 
 def _joined(parts: list[exp.Expression], *, together: bool) -> exp.Expression:

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import msgspec
 import pyarrow as pa
 
 from strandline.env.clock import Clock
-from strandline.errors import Invalid, StrandlineError, UnknownTopic
+from strandline.errors import Invalid, StrandlineError
 from strandline.query import commands
 from strandline.query.binding import bind
 from strandline.query.bound import Bound
@@ -29,9 +30,13 @@ from strandline.query.parsing import parse
 from strandline.query.periods import checked_calendar
 from strandline.query.plot import chart
 from strandline.query.problems import Mistake, did_you_mean
+from strandline.query.remember.journal import FRAME_BYTES
 from strandline.query.remember.remembered import Remembered
 from strandline.query.result import Result
-from strandline.query.sql.sql import sql
+from strandline.query.sight import Sight, bound_to_sight
+from strandline.query.sql import relation
+from strandline.query.sql.sql import read, sql, stream
+from strandline.query.sql.statement import Statement
 from strandline.query.told import Told
 from strandline.query.users import Users
 from strandline.schema import Schema
@@ -78,18 +83,24 @@ class Questions:
         clock: Clock,
         random_id: Callable[[], bytes],
         settings: QuerySettings,
+        *,
+        record_bytes_max: int,
     ) -> None:
         self._store = store
         self._clock = clock
         self._random_id = random_id
         self._calendar = checked_calendar(settings.timezone, settings.week_start)
+        self._frame_bytes = min(record_bytes_max, FRAME_BYTES)
         self._engine = Engine(clock, memory_max=settings.memory_bytes)
 
     @functools.cached_property
     def users(self) -> Users:
         """Who may do what."""
+        # A key that was revoked must not come back with a power loss.
+        is_new = not self._store.readonly and USERS not in self._store.topics(USERS)
+        options = {"durability": "fsync"} if is_new else {}
         return Users(
-            self._store.kv(USERS),
+            self._store.kv(USERS, **options),
             self._random_id,
             events=self.events,
             remembered=self._remembered_query,
@@ -104,6 +115,7 @@ class Questions:
             snapshots=self._snapshot,
             bind=self._bind_text,
             engine=self._engine,
+            frame_bytes=self._frame_bytes,
         )
 
     def events(self) -> list[str]:
@@ -123,10 +135,11 @@ class Questions:
         *,
         as_of: object = None,
         params: Mapping[str, Any] | list[Any] | None = None,
+        store: relation.Store | None = None,
     ) -> Result:
-        """Ask a SELECT over everything that the store has."""
+        """Ask a SELECT over everything that the store has, or what somebody may see of it."""
         return sql(
-            self._store,
+            self._store if store is None else store,
             text,
             as_of=as_of,
             params=params,
@@ -134,19 +147,41 @@ class Questions:
             extra=self._remembered_relation,
         )
 
+    def stream(
+        self,
+        text: str,
+        *,
+        as_of: object = None,
+        params: Mapping[str, Any] | list[Any] | None = None,
+        store: relation.Store | None = None,
+    ) -> AbstractContextManager[pa.RecordBatchReader]:
+        """The same for long answers: batches, calculated as they are read."""
+        return stream(
+            self._store if store is None else store,
+            text,
+            as_of=as_of,
+            params=params,
+            timezone=self._calendar.timezone,
+            extra=self._remembered_relation,
+        )
+
+    def statement(self, text: str) -> Statement:
+        """What a SQL text asks for, before anything runs: whoever checks rights looks at it."""
+        return read(text)
+
     def close(self) -> None:
         self._engine.close()
 
     def _do(self, command: Command, text: str) -> Result:
         match command:
             case commands.Query() | commands.Replay():
-                return self._ask(self._bind(command, text))
+                return self._ask(command, text)
             case commands.Define() | commands.StoreEvent() | commands.DeleteEvents():
                 return self._change(command, text)
             case commands.Remember() | commands.Show() | commands.Forget():
                 return self._recall(command)
             case commands.Explain(asked):
-                result = self._ask(self._bind(asked, text))
+                result = self._ask(asked, text)
                 return Told(explanation(result), [_flat(explained(result))])
             case commands.Plot():
                 return self._plot(command, text)
@@ -192,10 +227,11 @@ class Questions:
                 return Told(f"{alias} is forgotten")
 
     def _plot(self, command: commands.Plot, text: str) -> Result:
+        sight = Sight(self._store)
         drawn = chart(
             command,
-            self._schema,
-            lambda bound: self._ask(bound).arrow(),
+            sight.schema,
+            lambda bound: run(bound, sight.snapshot, engine=self._engine).arrow(),
             text,
             events=self._hints(),
             calendar=self._calendar,
@@ -239,13 +275,24 @@ class Questions:
                 return Told(f"permissions of {user}", [_flat(shown)])
         raise Invalid(f"{type(command).__name__} cannot be done here")
 
-    def _ask(self, bound: Bound) -> Result:
-        return run(bound, functools.cache(self._snapshot), engine=self._engine)
+    def _ask(self, command: commands.Query | commands.Replay, text: str) -> Result:
+        bound, sight = bound_to_sight(
+            self._store, lambda schemas: self._bound(command, text, schemas)
+        )
+        return run(bound, sight.snapshot, engine=self._engine)
 
     def _bind(
         self, command: commands.Query | commands.Replay | commands.DeleteEvents, text: str
     ) -> Bound:
-        return bind(command, self._schema, text, events=self._hints(), calendar=self._calendar)
+        return self._bound(command, text, self._schema)
+
+    def _bound(
+        self,
+        command: commands.Query | commands.Replay | commands.DeleteEvents,
+        text: str,
+        schemas: Callable[[str], Schema | None],
+    ) -> Bound:
+        return bind(command, schemas, text, events=self._hints(), calendar=self._calendar)
 
     def _bind_text(self, text: str) -> Bound:
         command = parse(text)
@@ -265,14 +312,7 @@ class Questions:
         return self._store.table(event.text)
 
     def _schema(self, event: str) -> Schema | None:
-        try:
-            views = self._store.existing_topic(event).config.views
-        except (Invalid, UnknownTopic):
-            return None
-        if views.table is None:
-            return None
-        schema = self._store.table(event).schema
-        return schema if schema.version else None
+        return Sight(self._store).schema(event)
 
     def _snapshot(self, event: str) -> PinnedTable:
         return self._store.table(event).snapshot()

@@ -7,22 +7,23 @@ calculated, and only what the answer needs stays.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.query.engine import Engine, Session
 from strandline.query.facts import Profile, Source
-from strandline.query.plan import Scan
+from strandline.query.plan import NOTHING, Numbered, Scan
 from strandline.query.telling import told
+from strandline.views.table.coding import places
 from strandline.views.table.snapshot import Reading, Snapshot, Top
 
 Snapshots = Callable[[str], Snapshot]
+Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
 _YEARS_MAX = 100
 """Of rows that are together; where there are more, it is asked which."""
-_TEXT_BYTES = 32
-"""What a string takes, about."""
 
 
 class Sources:
@@ -52,14 +53,17 @@ class Sources:
         )
         return found
 
-    def register(self, scan: Scan, reading: Reading) -> None:
-        """Make the rows the scan's relation."""
+    def register(self, scan: Scan, reading: Reading, numbered: Numbered = NOTHING) -> None:
+        """Make the rows the scan's relation, with the places of variants in numbered columns."""
         kinds = self.snapshot(scan.table).columns
         schema = pa.schema([kinds.field(each) for each in scan.columns])
-        if reading.rows_max * _width(schema) > self._engine.memory_max // 2:
-            self._session.register_stream(scan.relation, schema, reading.batches())
+        empty = as_numbers(schema.empty_table(), numbered)
+        if reading.bytes_max > self._engine.memory_max // 2:
+            batches = (as_numbers(batch, numbered) for batch in reading.batches())
+            self._session.register_stream(scan.relation, empty.schema, batches)
             return
-        self._session.register(scan.relation, self.tables(reading) or [schema.empty_table()])
+        tables = [as_numbers(table, numbered) for table in self.tables(reading)]
+        self._session.register(scan.relation, tables or [empty])
 
     def tables(self, reading: Reading) -> list[pa.Table]:
         with self._profile.timed("read", self._engine.clock):
@@ -84,13 +88,11 @@ def years_of(chunks: Iterable[pa.Array]) -> list[int]:
     return sorted(found)
 
 
-def _width(schema: pa.Schema) -> int:
-    return sum(_bytes(kind) for kind in schema.types)
-
-
-def _bytes(kind: pa.DataType) -> int:
-    try:
-        bits: int = kind.bit_width
-        return max(1, bits // 8)
-    except ValueError:
-        return _TEXT_BYTES
+def as_numbers(rows: Rows, numbered: Numbered) -> Rows:
+    """The same rows, of these columns the places of their values among the variants."""
+    for name, variants in numbered.items():
+        place = rows.schema.get_field_index(name)
+        column = rows.column(place)
+        chunked = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+        rows = rows.set_column(place, name, places(chunked, variants))
+    return rows

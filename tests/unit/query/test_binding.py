@@ -54,6 +54,17 @@ def mistake(text: str) -> Mistake:
     return caught.value
 
 
+def test_events_of_a_sequence_that_differ_by_capitals_alone_are_refused():
+    schemas = {"pay": SCHEMAS["a"], "Pay": SCHEMAS["a"]}
+    text = "QUERY pay FOLLOWED BY Pay"
+
+    with pytest.raises(Mistake, match="differ by capital letters alone") as caught:
+        bind(parse(text), schemas.get, text, events=schemas)
+
+    assert caught.value.at == 22
+    assert len(bound("QUERY a FOLLOWED BY a").events) == 2
+
+
 def test_without_return_all_columns_are_shown_those_of_every_table_first():
     found = bound("QUERY view")
 

@@ -3,6 +3,7 @@ typed literals, and what nobody asked for is not in it."""
 
 from __future__ import annotations
 
+import duckdb
 import pytest
 import sqlglot
 from sqlglot import exp
@@ -168,3 +169,55 @@ def test_clocks_of_years_without_rows_are_not_asked(tables):
     far = sql(plan, "duckdb", years=[2, 2026, 9998]).count("CASE")
 
     assert 0 < one < far < 4 * one
+
+
+VARIANTS = ("b", "a", "c")
+
+
+@pytest.mark.parametrize("optional", [False, True])
+@pytest.mark.parametrize(
+    "condition",
+    [
+        *(Compare("f", op, value) for op in ("=", "!=") for value in "abx"),
+        Compare("f", "=", None),
+        Compare("f", "!=", None),
+        In("f", ("a", "x")),
+        In("f", ("a", "b", None)),
+        In("f", ("x",)),
+        In("f", ()),
+    ],
+)
+@pytest.mark.parametrize("turn", [lambda each: each, Not])
+def test_an_enum_as_numbers_selects_the_rows_that_its_text_selects(condition, optional, turn):
+    kind = Kind("enum", VARIANTS, optional)
+    rows = [("a", 1), ("b", 0), ("c", 2), *([(None, None)] if optional else [])]
+    values = ", ".join(f"({told(text)}, {told(number)})" for text, number in rows)
+
+    def selected(column: str, *, is_number: bool) -> list[tuple[object, ...]]:
+        operand = Operand(exp.column(column), kind, is_number=is_number)
+        where = predicate(turn(condition), lambda _: operand, "duckdb").sql("duckdb")
+        given = f"(VALUES {values}) AS given(f, n)"
+        return duckdb.sql(f"SELECT f FROM {given} WHERE {where} ORDER BY f").fetchall()
+
+    assert selected("n", is_number=True) == selected("f", is_number=False)
+
+
+def told(value: object) -> str:
+    return "NULL" if value is None else repr(value)
+
+
+def test_columns_of_which_the_text_is_seen_do_not_come_as_numbers(tables):
+    def numbered(command: str) -> set[str]:
+        return set(plan_of(tables.bound(command)).numbered)
+
+    assert numbered('QUERY pay WHERE cur = "EUR" COUNT') == {"cur"}
+    assert numbered("QUERY pay COUNT, COUNT UNIQUE cur BY cur") == {"cur"}
+    assert numbered('QUERY pay WHERE cur = "EUR" RETURN [n]') == {"cur"}
+    assert numbered("QUERY pay RETURN [cur]") == set()
+    assert numbered("QUERY pay ORDER BY cur RETURN [n]") == set()
+
+
+def test_a_count_of_some_rows_reads_what_its_condition_names_and_no_more(tables):
+    [scan] = plan_of(tables.bound('QUERY pay WHERE cur = "EUR" COUNT')).scans
+
+    assert scan.columns == ("cur",)

@@ -408,8 +408,13 @@ def test_a_comment_begins_behind_a_space_alone():
 @pytest.mark.parametrize(
     ("text", "at", "expected"),
     [
-        ("", 0, "expected BATCH, CREATE"),
+        ("", 0, "expected QUERY, STORE, DEFINE, REPLAY, SHOW, PLOT, REMEMBER, DELETE or 10 more"),
         ("QUERY", 5, "expected an event, not the end"),
+        (
+            "QUERY a b",
+            8,
+            "expected WHERE, RETURN, SINCE, FOR, COUNT, BY, ORDER BY, LIMIT or 11 more, not 'b'",
+        ),
         ("QUERY a WHERE  ", 13, "expected a field"),
         ("QUERY a WHERE x = ", 17, "expected a value"),
         ("QUERY a WHERE x = LIMIT 5", 18, "expected a value, not LIMIT"),
@@ -444,7 +449,7 @@ def test_a_comment_begins_behind_a_space_alone():
         ("REMEMBER QUERY a AS b.c", 20, "is no alias"),
         ("REMEMBER QUERY a AS b KEEP 0 ROWS", 27, "KEEP is a whole number from 1 on"),
         ("BATCH [PING, PING]", 11, "expected ] or ;"),
-        ("BATCH [BATCH [PING]]", 7, "expected CREATE"),
+        ("BATCH [BATCH [PING]]", 7, "expected QUERY, STORE"),
         ("QUERY a; PING", 9, "expected the end"),
         ("GRANT ON a TO b", 6, "expected READ or WRITE"),
         ("PLOT COUNT view", 11, "expected ( or OF"),

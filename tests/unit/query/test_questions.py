@@ -6,10 +6,14 @@ back from the disk.
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from strandline.errors import Conflict, Forbidden, Invalid, NotFound
 from strandline.query.problems import Mistake
+from strandline.settings import LimitSettings
+from strandline.testing.choices import Oldest
 from tests.unit.store.world import World
 
 DEFINE = (
@@ -255,3 +259,32 @@ def test_a_read_only_store_is_asked_and_not_changed(world, run):
             store_some(reader.run, 5, 5)
 
     assert found == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_what_is_remembered_fits_into_the_records_of_a_store_with_small_ones():
+    world = World(limits=LimitSettings(record_bytes_max=4096))
+    run = world.store.run
+    run('DEFINE note FIELDS {text: "string"}')
+    chance = random.Random(1)
+    for _ in range(40):
+        run(f'STORE note FOR ada PAYLOAD {{"text": "{chance.randbytes(250).hex()}"}}')
+
+    run("REMEMBER QUERY note AS notes")
+
+    assert len(run("SHOW notes")) == 40
+    records = world.store.topic("remembered:notes").read(0, 100).records
+    assert max(len(record.data) for record in records) <= 4096
+
+
+def test_a_revoked_key_stays_so_through_a_power_loss(world, run):
+    key = run("CREATE USER ann").rows()[0]["key"]
+    world.store.sync()
+    run("REVOKE KEY ann")
+
+    old, world.disk = world.disk, world.disk.crash(Oldest())
+    old.power_off()
+    world.store.close()
+    world.store = world.open()
+
+    with pytest.raises(Forbidden):
+        world.store.questions.users.authenticate("ann", key)

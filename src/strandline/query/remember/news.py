@@ -72,6 +72,10 @@ class _Told:
     def rows_max(self) -> int:
         return self._reading.rows_max
 
+    @property
+    def bytes_max(self) -> int:
+        return self._reading.bytes_max
+
     def tables(self) -> list[pa.Table]:
         total = self.rows_max
         self._progress(self._what, 0, total)

@@ -187,14 +187,24 @@ class Remembered:
     ) -> Iterator[Change]:
         """What changes in the answer of a query, from a cursor on, until nothing has been appended
         to its tables for ``timeout_s``. Without a cursor all rows are told first."""
-        follower = Follower(after)
+        look = self.following(alias, after)
         while True:
-            heads = self._heads(alias)
-            change = self._change(alias, follower)
+            heads = self.heads(alias)
+            change = look()
             if change is not None:
                 yield change
             if not self._wait_for_news(heads, timeout_s):
                 return
+
+    def following(self, alias: str, after: str = "") -> Callable[[], Change | None]:
+        """The same for whoever waits elsewhere: each call tells what has changed since the last,
+        None for nothing, and does not wait. Owned by one thread at a time."""
+        return partial(self._change, alias, Follower(after))
+
+    def heads(self, alias: str) -> dict[str, int]:
+        """Where the logs of a query's tables end: when one is longer there may be a change."""
+        events = self._find(alias)[2].marks
+        return {event: self._topics.existing_topic(event).head_seq for event in events}
 
     def _change(self, alias: str, follower: Follower) -> Change | None:
         look = self.begin(alias)
@@ -214,11 +224,6 @@ class Remembered:
                 look = self._look_without(look)
                 continue
             return follower.go_on(seen, mark)
-
-    def _heads(self, alias: str) -> dict[str, int]:
-        """Where the logs of a query's tables end."""
-        events = self._find(alias)[2].marks
-        return {event: self._topics.existing_topic(event).head_seq for event in events}
 
     def _wait_for_news(self, heads: dict[str, int], timeout_s: float | None) -> bool:
         """Wait until one of the logs is longer; False when it takes too long."""

@@ -55,14 +55,15 @@ def pin(store: Store, sources: Sequence[Source], as_of: object) -> list[Relation
     with contextlib.ExitStack() as held:
         for _, host in sorted(hosts.items()):
             held.enter_context(host.lock)
-        position = _now(topics, list(hosts.values())) if past is None else past
+        position = now(topics, list(hosts.values())) if past is None else past
         if past is not None:
             for host in hosts.values():
                 host.catch_up()
         return [source.at(position) for source in sources]
 
 
-def _now(topics: Mapping[str, Topic], hosts: Sequence[Host[Any]]) -> Position:
+def now(topics: Mapping[str, Topic], hosts: Sequence[Host[Any]] = ()) -> Position:
+    """A moment at which all topics were just there, and these views with them."""
     for _ in range(_LOOKS_MAX):
         for host in hosts:
             host.catch_up()

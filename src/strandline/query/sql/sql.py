@@ -46,7 +46,7 @@ def sql(
     sandbox: Sandbox = SHARED,
 ) -> Result:
     """The answer to a SELECT; of now, or of a time, seqs of topics, or a position."""
-    asked = _read(text, sandbox)
+    asked = read(text, sandbox)
     _check_params(params)
     for copied in (False, True):
         try:
@@ -69,13 +69,14 @@ def stream(
     sandbox: Sandbox = SHARED,
 ) -> Iterator[pa.RecordBatchReader]:
     """The same, for answers that do not fit in memory: batches, calculated as they are read."""
-    asked = _read(text, sandbox)
+    asked = read(text, sandbox)
     _check_params(params)
     with _room(store, asked, as_of, timezone, extra, sandbox, copied=True) as room:
         yield room.stream(text, params, BATCH_ROWS)
 
 
-def _read(text: str, sandbox: Sandbox) -> Statement:
+def read(text: str, sandbox: Sandbox = SHARED) -> Statement:
+    """What a text asks for; nothing runs."""
     with sandbox.parser() as connection:
         return statement.read(text, connection)
 
@@ -103,7 +104,7 @@ def _room(
             yield room
         except duckdb.OutOfMemoryException:
             raise
-        except (duckdb.Error, pa.ArrowException) as error:
+        except (duckdb.Error, pa.ArrowException, OSError) as error:  # a reader tells with OSError
             if failures:
                 raise failures[0] from None
             raise translated(error, asked, relations) from error

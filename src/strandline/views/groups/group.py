@@ -14,6 +14,7 @@ while the kv map is asked, the second while the topic is, the third never while 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Literal
 
 from strandline.env.clock import Clock
@@ -25,7 +26,7 @@ from strandline.views.groups import dead, standing
 from strandline.views.groups.desk import Desk, GroupOptions
 from strandline.views.groups.inflight import Lease
 from strandline.views.groups.keeping import Keeper
-from strandline.views.groups.member import Delivery, Member
+from strandline.views.groups.member import Delivery, Held, Member
 from strandline.views.groups.offsets import Offsets
 from strandline.views.groups.reading import Reading
 from strandline.views.groups.settling import Settlement, Settling
@@ -71,6 +72,12 @@ class Group:
         """Whether it was closed, or another opening has taken over."""
         return self._settling.finished is not None
 
+    @property
+    def generation(self) -> int:
+        """Which opening of the group this is: members of others are not its own. 0: nobody has
+        joined yet."""
+        return self._keeper.generation
+
     def join(self, name: str) -> Member:
         """A new member. One of the same name before it is shut out."""
         if not isinstance(name, str) or not name:
@@ -112,7 +119,7 @@ class Group:
                     return found
                 bell.wait(min(deadline - now, self._nap_s(now)))
 
-    def ack(self, member: Member, deliveries: Sequence[Delivery]) -> Settled:
+    def ack(self, member: Member, deliveries: Sequence[Held]) -> Settled:
         """Be done with deliveries, as far as they are the member's."""
         with self._desk.lock:
             self._touch(member)
@@ -124,7 +131,7 @@ class Group:
         pairs = zip(held, deliveries, strict=True)
         return Settled(len(leases), tuple(each.seq for lease, each in pairs if lease is None))
 
-    def nack(self, member: Member, delivery: Delivery, delay_s: float) -> bool:
+    def nack(self, member: Member, delivery: Held, delay_s: float) -> bool:
         """Deliver it again later, or give it up when that was the last time."""
         check_timeout(delay_s)
         with self._desk.lock:
@@ -139,7 +146,7 @@ class Group:
         self._count(nacked=1)
         return True
 
-    def extend(self, member: Member, delivery: Delivery) -> bool:
+    def extend(self, member: Member, delivery: Held) -> bool:
         """Let a delivery's lease begin anew."""
         with self._desk.lock:
             now = self._touch(member)
@@ -184,6 +191,17 @@ class Group:
         with self._desk.lock:
             self._desk.pass_time(self._clock.monotonic())
             return standing.statistics_of(self._topic.name, self.name, self._desk, offsets, lag)
+
+    def calling(self, callback: Callable[[], None]) -> AbstractContextManager[None]:
+        """``with group.calling(tell):`` it is called whenever a member should look again.
+
+        By whoever did it, so it must be quick; that time has passed is not told: ``due_s``.
+        """
+        return self._waiting.calling(callback)
+
+    def due_s(self) -> float:
+        """How long one may wait without missing what time brings."""
+        return self._nap_s(self._clock.monotonic())
 
     def close(self) -> None:
         """End every wait; the group refuses from now on."""

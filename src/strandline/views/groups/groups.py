@@ -64,6 +64,20 @@ class Groups:
                 )
             return group
 
+    def find(self, topic: str, name: str) -> Group | None:
+        """The group of this name, if it is open; None when it is not."""
+        found = self._topics.existing_topic(topic)
+        with self._lock:
+            group = self._groups.get((found.identity[0], name))
+        return None if group is None or group.is_finished else group
+
+    def look_at(self, topic: str, name: str) -> Group | None:
+        """The same for a look at where it stands; one that is not open, too, if it has offsets."""
+        group = self.find(topic, name)
+        if group is None and name in self.names(topic):
+            return self._make(self._topics.existing_topic(topic), name, GroupOptions())
+        return group
+
     def names(self, topic: str) -> list[str]:
         """The groups that a topic has."""
         offsets = self._offsets(self._topics.existing_topic(topic))

@@ -32,6 +32,11 @@ class Keeper:
         self._generation = 0
         self._version = 0
 
+    @property
+    def generation(self) -> int:
+        """Which opening of the group this is; 0 before it has taken over."""
+        return self._generation
+
     def load(self) -> Offsets | None:
         """What is stored, None when there is nothing of this topic."""
         found = self._find()[0]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import cast
 
@@ -37,14 +37,28 @@ class Waiting:
         self._clock = clock
         self._lock = threading.Lock()
         self._bells: set[Bell] = set()
+        self._callbacks: list[Callable[[], None]] = []
 
     def ring(self) -> None:
         """Let everybody look again."""
-        if not self._bells:
+        if not self._bells and not self._callbacks:
             return
         with self._lock:
             for bell in self._bells:
                 bell.release()
+            for callback in self._callbacks:
+                callback()
+
+    @contextmanager
+    def calling(self, callback: Callable[[], None]) -> Iterator[None]:
+        """Called at everything that happens in the group; records of the topic are not told."""
+        with self._lock:
+            self._callbacks.append(callback)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._callbacks.remove(callback)
 
     @contextmanager
     def bell(self) -> Iterator[Bell]:

@@ -22,9 +22,10 @@ from strandline.views.host import Host
 from strandline.views.kv import decisions, history, meta, scanning
 from strandline.views.kv.changes import Changes
 from strandline.views.kv.compaction import Compacted, Compaction
+from strandline.views.kv.decisions import Write
 from strandline.views.kv.fold import KvFold
 from strandline.views.kv.slot import ram_of
-from strandline.views.kv.transaction import Transaction
+from strandline.views.kv.transaction import Transaction, commit
 from strandline.views.kv.values import (
     Change,
     Delete,
@@ -36,7 +37,7 @@ from strandline.views.kv.values import (
     plain_key,
     plain_value,
 )
-from strandline.views.kv.watch import watch
+from strandline.views.kv.watch import Watcher
 from strandline.views.view import Draft
 
 
@@ -204,6 +205,18 @@ class Kv:
         """Reads and writes that happen at once: ``with kv.transaction() as work``."""
         return Transaction(self._host)
 
+    def commit(self, seen: Mapping[Key, int], writes: Mapping[Key, Write]) -> int:
+        """A transaction that was made elsewhere: what it has read, and what keys become.
+
+        Nothing is written, and that is a Conflict, unless every key that was read still has the
+        version it had then (0: it was not there). The version of the last key, 0 for no change.
+        """
+        return commit(
+            self._host,
+            {plain_key(key): version for key, version in seen.items()},
+            {plain_key(key): write for key, write in writes.items()},
+        )
+
     def history(self, key: Key) -> list[Version]:
         """The versions of a key that are kept, newest first, deletes included."""
         return history.versions(self._host, plain_key(key))
@@ -250,11 +263,17 @@ class Kv:
         It waits for more, and ends when nothing came for ``timeout_s``. RecordsLost says that it
         was away for longer than deleted keys are remembered.
         """
+        return self.watcher(key, prefix=prefix, after=after).follow(timeout_s)
+
+    def watcher(
+        self, key: Key | None = None, *, prefix: Key | None = None, after: int | None = None
+    ) -> Watcher:
+        """The same for whoever waits elsewhere: ``look`` tells what is there, and never waits."""
         if key is not None and prefix is not None:
             raise Invalid("watch a key or a prefix, not both")
         position = self._topic.head_seq if after is None else after
         wanted = _is(key) if key is not None else scanning.begins(prefix)
-        return watch(self._host, wanted, position, timeout_s)
+        return Watcher(self._host, wanted, position)
 
     def wait_for(self, key: Key, *, after: int = 0, timeout_s: float | None = None) -> Entry | None:
         """Wait until a key is there, with a version behind ``after``; None when time is over."""

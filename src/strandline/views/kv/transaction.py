@@ -11,14 +11,39 @@ offered: a key that comes into a range later could not be noticed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from strandline.errors import Closed, Conflict
 from strandline.views.host import Host
 from strandline.views.kv import decisions
 from strandline.views.kv.changes import Changes, draft_of
-from strandline.views.kv.decisions import Now
+from strandline.views.kv.decisions import Now, Write
 from strandline.views.kv.fold import KvFold
 from strandline.views.kv.values import Delete, Key, Put, end_of, plain_key
 from strandline.views.view import Draft
+
+
+def commit(host: Host[KvFold], seen: Mapping[bytes, int], writes: Mapping[bytes, Write]) -> int:
+    """Write everything, if the keys that were read still have their versions (0: no key).
+
+    The version of the last key that was written, 0 when there was nothing to write.
+    """
+
+    def decision(fold: KvFold) -> Draft | None:
+        now_us = host.world.clock.now_us()
+        for key, version in seen.items():
+            slot = fold.live(key, now_us)
+            if (0 if slot is None else slot.version) != version:
+                raise Conflict(f"key {key!r} has changed since it was read: begin again")
+        left = {
+            key: write
+            for key, write in writes.items()
+            if write.value is not None or fold.live(key, now_us) is not None
+        }
+        return draft_of(left, host.world.share)
+
+    appended = host.decide(decision)
+    return 0 if appended is None else appended.last_seq
 
 
 class Transaction:
@@ -96,8 +121,8 @@ class Transaction:
         """Write everything; the version of the last key, 0 when there was nothing to write."""
         self._open()
         self._done = True
-        appended = self._host.decide(self._decide)
-        return 0 if appended is None else appended.last_seq
+        seen = {key: 0 if now is None else now.version for key, now in self._seen.items()}
+        return commit(self._host, seen, self._changes.writes)
 
     def rollback(self) -> None:
         """Forget everything. Twice is fine."""
@@ -108,19 +133,6 @@ class Transaction:
             with self._host.reading() as fold:
                 self._seen[key] = fold.now(key, self._clock.now_us())
         return self._seen[key]
-
-    def _decide(self, fold: KvFold) -> Draft | None:
-        now_us = self._clock.now_us()
-        for key, seen in self._seen.items():
-            slot = fold.live(key, now_us)
-            if (0 if slot is None else slot.version) != (0 if seen is None else seen.version):
-                raise Conflict(f"key {key!r} has changed since it was read: begin again")
-        writes = {
-            key: write
-            for key, write in self._changes.writes.items()
-            if write.value is not None or fold.live(key, now_us) is not None
-        }
-        return draft_of(writes, self._host.world.share)
 
     def _open(self) -> Changes:
         if self._done:

@@ -29,42 +29,47 @@ from strandline.views.kv.values import Change, change_of
 _PAGE_RECORDS = 1024
 
 
-def watch(
-    host: Host[KvFold], wanted: Callable[[bytes], bool], after: int, timeout_s: float | None
-) -> Iterator[Change]:
-    """Changes behind a version, then live ones, until nothing came for so long."""
-    with host.reading() as fold:
-        floor = fold.forgotten
-    if 0 < after < floor:
-        raise _lost(host, after, floor)
-    return _follow(host, wanted, after, floor, timeout_s)
+class Watcher:
+    """Where one watcher is. Owned by one thread."""
 
+    def __init__(self, host: Host[KvFold], wanted: Callable[[bytes], bool], after: int) -> None:
+        with host.reading() as fold:
+            self._floor = fold.forgotten
+        if 0 < after < self._floor:
+            raise _lost(host, after, self._floor)
+        self._host = host
+        self._wanted = wanted
+        self.position = after
+        """What happened up to this version is told."""
+        self.caught_up = False
+        """Whether the last look saw all there was."""
 
-def _follow(
-    host: Host[KvFold],
-    wanted: Callable[[bytes], bool],
-    after: int,
-    floor: int,
-    timeout_s: float | None,
-) -> Iterator[Change]:
-    topic = host.topics[0]
-    while True:
+    def look(self) -> list[Change]:
+        """Changes that come next, at most a page of the log; it does not wait."""
+        host, after, topic = self._host, self.position, self._host.topics[0]
         page = topic.read(after, _PAGE_RECORDS)
         gap = page.tombstone
         if gap is not None and after:  # who begins has nothing to lose
             raise RecordsLost(topic.name, gap.gap_from, gap.gap_to, gap.reason)
-        records = [record for record in page.records if record.key and wanted(record.key)]
+        records = [record for record in page.records if record.key and self._wanted(record.key)]
         if strange := host.strangers():
             records = [record for record in records if not (record.meta or b"").startswith(strange)]
         with host.reading() as fold:
             forgotten = fold.forgotten
-            records = [record for record in records if _is_known(fold, record, floor)]
-        if forgotten > max(floor, after):
+            records = [record for record in records if _is_known(fold, record, self._floor)]
+        if forgotten > max(self._floor, after):
             raise _lost(host, after, forgotten)
-        yield from map(change_of, records)
-        after = page.next
-        if page.caught_up and not topic.wait_for(after, timeout_s):
-            return
+        self.position = page.next
+        self.caught_up = page.caught_up
+        return [change_of(record) for record in records]
+
+    def follow(self, timeout_s: float | None) -> Iterator[Change]:
+        """What comes, until nothing came for so long."""
+        topic = self._host.topics[0]
+        while True:
+            yield from self.look()
+            if self.caught_up and not topic.wait_for(self.position, timeout_s):
+                return
 
 
 def _is_known(fold: KvFold, record: Record, floor: int) -> bool:

@@ -28,5 +28,6 @@ What is done with it:
     settling.py   ack, nack, extend: what the holder of a lease may do
     dead.py       dead letters: listed, put back, thrown away
     letter.py     a dead letter as a record
+    meant.py      which dead letters are meant
     upkeep.py     lets go of what the log no longer needs
 """

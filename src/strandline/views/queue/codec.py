@@ -131,6 +131,11 @@ def decode_job(meta: bytes | None) -> Job:
     return Job(priority, not_before, expires, bool(flags & _UNIQUE), meta[at:], returned)
 
 
+def foreign(meta: bytes | None) -> bytes | None:
+    """The meta that somebody gave the record of a job; None for what the queue itself says."""
+    return None if meta is None or meta.startswith(_JOB) else meta
+
+
 def encode_word(word: Word) -> bytes:
     """A record of leases."""
     head = _LEASE + bytes((word.kind,))

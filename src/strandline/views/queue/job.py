@@ -14,6 +14,7 @@ import msgspec
 
 from strandline.record import Record
 from strandline.topic.topic import Topic
+from strandline.views.queue.codec import foreign
 
 NOBODYS = -1
 _FOLD_BITS = 64
@@ -77,7 +78,18 @@ class Settles(Protocol):
 class Job:
     """A claimed job: yours until its lease runs out, or you say what became of it."""
 
-    __slots__ = ("_settles", "data", "deadline", "deliveries", "key", "lease", "seq", "tag", "ts")
+    __slots__ = (
+        "_settles",
+        "data",
+        "deadline",
+        "deliveries",
+        "key",
+        "lease",
+        "meta",
+        "seq",
+        "tag",
+        "ts",
+    )
 
     def __init__(
         self,
@@ -100,6 +112,8 @@ class Job:
         self.data = record.data
         self.key = record.key
         self.tag = record.tag
+        self.meta = foreign(record.meta)
+        """What was appended with it as a plain record."""
 
     def __repr__(self) -> str:
         return f"Job(seq={self.seq}, lease={self.lease}, deliveries={self.deliveries})"

@@ -184,11 +184,12 @@ class Jobs:
         for grant, seqs in self.leases.look(now):
             self.board.lapse(seqs, grant)
 
-    def holds(self, seqs: Seqs, leases: Seqs) -> Mask:
-        """Which of these jobs are in flight under these leases."""
+    def holds(self, seqs: Seqs, leases: Seqs, *, in_time: bool = False) -> Mask:
+        """Which of these jobs are in flight under these leases; those that have not run out only,
+        if it says so."""
         found = np.zeros(len(seqs), dtype=bool)
         for part in self.board.find(seqs):
-            chunk, rows, places = _in_flight(part)
+            chunk, rows, places = _in_time(part) if in_time else _in_flight(part)
             if len(rows):
                 found[places] = chunk.values("lease", rows) == leases[places]
         return found
@@ -287,6 +288,10 @@ def _those(part: Part, mask: Mask) -> Part:
 def _in_flight(part: Part) -> Part:
     states = part.chunk.state[part.rows]
     return _those(part, (states == HELD) | (states == LAPSED))
+
+
+def _in_time(part: Part) -> Part:
+    return _those(part, part.chunk.state[part.rows] == HELD)
 
 
 def _granted(chunk: Chunk, rows: Rows) -> Seqs:

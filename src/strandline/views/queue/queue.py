@@ -12,6 +12,7 @@ of jobs is told in a second topic, ``:leases``. Jobs that were given out too oft
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 
 from strandline.errors import Invalid
@@ -25,7 +26,7 @@ from strandline.views.queue.claiming import Asker, Claiming
 from strandline.views.queue.codec import NO_SEQS, PAUSE, PRIORITY, Word, encode_word
 from strandline.views.queue.dead import DeadLetters
 from strandline.views.queue.fold import JOB_BYTES, JOBS, LEASES, QueueFold
-from strandline.views.queue.job import Held, Job, Put, QueueStatistics, Settled, Waiting
+from strandline.views.queue.job import Held, Job, Put, QueueStatistics, Settled, Ticket, Waiting
 from strandline.views.queue.options import Key
 from strandline.views.queue.settling import Settling, lease_ms_of
 from strandline.views.queue.times import checked_wait
@@ -52,6 +53,11 @@ class Queue:
     @property
     def name(self) -> str:
         return self._host.name
+
+    @property
+    def lease_ms(self) -> int:
+        """How long a lease is, unless a claim says otherwise."""
+        return self._host.fold.config.lease_ms
 
     def put(
         self,
@@ -144,12 +150,35 @@ class Queue:
         """Keep jobs."""
         return self._settling.extend(jobs, lease)
 
+    def held(self, worker: str, seqs: Sequence[int]) -> list[Ticket]:
+        """Those of these jobs that a worker holds: for whoever knows no more than their seqs."""
+        return self._settling.tickets(options.plain_worker(worker), seqs)
+
+    def in_hand(self, jobs: Sequence[Held]) -> list[bool]:
+        """Which of these are still under their lease, and it has not run out."""
+        return self._settling.in_hand(jobs) if jobs else []
+
     def release(self, worker: str) -> int:
         """Give back all that a worker holds, as when its connection is lost; how many jobs."""
         plain = options.plain_worker(worker)
         if not plain:
             raise Invalid("name the worker whose jobs are to be given back")
         return self._settling.release(plain)
+
+    def calling(self, callback: Callable[[], None]) -> contextlib.AbstractContextManager[None]:
+        """``with queue.calling(tell):`` it is called whenever a job may be there to be claimed.
+
+        By whoever did it, so it must be quick; a plain append to the topic is not told, nor that
+        time has passed: ``due_s``.
+        """
+        return self._bell.calling(callback)
+
+    def due_s(self) -> float | None:
+        """How long until time alone makes a job ready; None when it never does."""
+        with self._host.reading() as fold:
+            now, wall_us = self._clock.monotonic(), self._clock.now_us()
+            fold.look(now, wall_us)
+            return None if fold.paused else fold.wait_s(now, wall_us)
 
     def peek(self, max: int = 1) -> list[Waiting]:
         """The jobs that would be claimed next, at most so many; they stay where they are."""

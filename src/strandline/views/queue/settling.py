@@ -26,7 +26,7 @@ from strandline.views.queue.codec import (
     encode_word,
 )
 from strandline.views.queue.fold import LEASES, QueueFold
-from strandline.views.queue.job import Held, Settled, life_of, of_this_life
+from strandline.views.queue.job import Held, Settled, Ticket, life_of, of_this_life
 from strandline.views.queue.times import moment_after
 from strandline.views.view import Draft
 
@@ -83,6 +83,24 @@ class Settling:
         self._host.decide(decision)
         self._bell.ring()
         return released
+
+    def tickets(self, worker: bytes, seqs: Sequence[int]) -> list[Ticket]:
+        """Those of these jobs that a worker holds, under the leases that he has them."""
+        life = life_of(self._host.topics[LEASES])
+        with self._host.reading() as fold:
+            held = np.intersect1d(fold.jobs.held_by(worker), np.array(seqs, dtype=np.int64))
+            pairs = held.tolist(), fold.jobs.column("lease", held).tolist()
+        return [Ticket(seq, life + lease) for seq, lease in zip(*pairs, strict=True)]
+
+    def in_hand(self, held: Sequence[Held]) -> list[bool]:
+        """Which of these are still under their lease, and it has not run out."""
+        life = life_of(self._host.topics[LEASES])
+        seqs = np.array([one.seq for one in held], dtype=np.int64)
+        leases = np.array([of_this_life(one.lease, life) for one in held], dtype=np.int64)
+        with self._host.reading() as fold:
+            fold.look(self._clock.monotonic(), self._clock.now_us())
+            found: list[bool] = fold.jobs.holds(seqs, leases, in_time=True).tolist()
+        return found
 
     def _settle(self, held: Sequence[Held], words: Words) -> Settled:
         life = life_of(self._host.topics[LEASES])

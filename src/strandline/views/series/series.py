@@ -22,8 +22,9 @@ forget it. Blocking, and safe from many threads.
 
 from __future__ import annotations
 
+import itertools
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import overload
 
 from strandline.errors import Invalid, StrandlineError
@@ -168,19 +169,30 @@ class Series:
         Only a few points are in memory at a time, and nobody waits for the callback. Each source is
         seen as it is when its turn comes; without sources it is all that there are now.
         """
+        visited = 0
+        for point in self.points(sources, start, end, limit=limit):
+            visited += 1
+            if callback(point) is False:
+                return visited
+        return visited
+
+    def points(
+        self,
+        sources: Iterable[SourceName] | None = None,
+        start: int = AT_MIN,
+        end: int = AT_MAX,
+        *,
+        limit: int = 0,
+    ) -> Iterator[Point]:
+        """The same points as ``visit``, one after the other."""
         bounds = _bounds(start, end, limit)
         if sources is None:
             with self._host.reading() as fold:
                 names = fold.names(start, end)
         else:
             names = [name_of(each) for each in dict.fromkeys(sources)]
-        visited = 0
-        for name in names:
-            for point in reading.visit(self._host, name, bounds, limit):
-                visited += 1
-                if callback(point) is False:
-                    return visited
-        return visited
+        each = (reading.visit(self._host, name, bounds, limit) for name in names)
+        return itertools.chain.from_iterable(each)
 
     def latest(self, source: SourceName) -> Point | None:
         """The point of a source with the greatest at, of equal ones the last to come."""

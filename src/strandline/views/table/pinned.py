@@ -143,6 +143,11 @@ class PinnedReading:
         rows: int = sum(chunk.table.num_rows for chunk in self._chunks)
         return self._files.rows_max + rows
 
+    @property
+    def bytes_max(self) -> int:
+        size: int = sum(chunk.table.select(self._own(chunk)).nbytes for chunk in self._chunks)
+        return self._files.bytes_max + size
+
     def tables(self) -> list[pa.Table]:
         """All rows, in no order."""
         return [*map(_plain, self._files.tables()), *map(_plain, self._memory())]
@@ -153,6 +158,9 @@ class PinnedReading:
             yield from _plain(pa.Table.from_batches([batch])).to_batches()
         for table in self._memory():
             yield from _plain(table).to_batches()
+
+    def _own(self, chunk: Chunk) -> list[str]:
+        return [name for name in self._columns if name in chunk.table.column_names]
 
     def _memory(self) -> Iterator[pa.Table]:
         for chunk in self._chunks:

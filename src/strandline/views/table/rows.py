@@ -29,12 +29,10 @@ from msgspec import UNSET, UnsetType
 
 from strandline.lake.typed import ARROW, EPOCH, array_of
 from strandline.schema import Kind, Schema
+from strandline.views.table.coding import VARIANT
 from strandline.views.table.snapshot import CONTEXT, CORE, SEQ, TS
 from strandline.views.table.validation import validator_of
 from strandline.views.view import Rows
-
-VARIANT = pa.dictionary(pa.int32(), pa.string())
-"""An enum in memory."""
 
 _MOMENT = ARROW["datetime"]
 _DAYS = {date, NoneType}
@@ -129,8 +127,9 @@ def _maker(place: int, kind: Kind) -> Callable[[Sequence[msgspec.Struct]], pa.Ar
 def _coded(
     values: Iterable[Any], count: int, codes: dict[Any, int], variants: pa.Array
 ) -> pa.Array:
-    found = np.fromiter(map(codes.__getitem__, values), np.int32, count)
-    places = pa.array(found, mask=found < 0) if found.min(initial=0) < 0 else pa.array(found)
+    found = np.fromiter(map(codes.__getitem__, values), np.int16, count)
+    absent = found < 0 if found.min(initial=0) < 0 else None
+    places = pa.array(found.astype(np.uint8), mask=absent)
     return pa.DictionaryArray.from_arrays(places, variants)
 
 

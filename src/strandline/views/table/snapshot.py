@@ -73,6 +73,11 @@ class Reading(Protocol):
         """How many rows there may be, known before they are read."""
         ...
 
+    @property
+    def bytes_max(self) -> int:
+        """What their tables take of memory, about, known before they are read."""
+        ...
+
 
 class Snapshot(Protocol):
     """A table at one position. Immutable; safe from many threads."""

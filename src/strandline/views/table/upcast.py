@@ -2,7 +2,8 @@
 
 What ``definitions.py`` allows is all there is: a field that the older version lacks is null, whole
 numbers become floating ones, a day becomes its first moment in UTC, and an enum that is a string by
-now is plain text. A column that needs no change is handed on as it is, dictionaries too.
+now is plain text; one with more variants has their dictionary. A column that needs no change is
+handed on as it is, dictionaries too.
 
 A day that was told with a time of day is still that day: the rest was not kept.
 """
@@ -15,6 +16,7 @@ import pyarrow as pa
 
 from strandline.lake.typed import ARROW
 from strandline.schema import Schema, kind_of
+from strandline.views.table.coding import as_variants
 from strandline.views.table.snapshot import CORE
 
 
@@ -35,8 +37,10 @@ def upcast(table: pa.Table, old: Schema, new: Schema, columns: Sequence[str]) ->
 
 def _column(table: pa.Table, name: str, old: Schema, new: Schema) -> pa.ChunkedArray:
     kind = kind_of(new.fields[name], name)
-    if name not in old.fields:
-        return pa.chunked_array([pa.nulls(table.num_rows, ARROW[kind.name])])
+    if name in old.fields:
+        column = table[name]
+    else:
+        column = pa.chunked_array([pa.nulls(table.num_rows, ARROW[kind.name])])
     if kind.name == "enum":
-        return table[name]
-    return table[name].cast(ARROW[kind.name], safe=False)  # a large number is rounded, as in JSON
+        return as_variants(column, kind.variants)
+    return column.cast(ARROW[kind.name], safe=False)  # a large number is rounded, as in JSON

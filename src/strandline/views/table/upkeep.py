@@ -22,8 +22,8 @@ from pyroaring import BitMap64
 from strandline.errors import Conflict
 from strandline.schema import Schema
 from strandline.views.host import Host
+from strandline.views.table.coding import with_coding
 from strandline.views.table.condition import Compare
-from strandline.views.table.files.coding import with_coding
 from strandline.views.table.files.sorting import in_order
 from strandline.views.table.fold import TableFold
 from strandline.views.table.marks import delete_draft

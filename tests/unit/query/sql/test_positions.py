@@ -32,6 +32,7 @@ STEPS = st.lists(
     max_size=25,
 )
 WRITES = 4000
+QUESTIONS = 12
 MAP = "SELECT key, text FROM m ORDER BY key"
 
 
@@ -251,23 +252,24 @@ def test_a_view_and_its_log_are_seen_at_one_moment_while_others_write(kind):
         store.table("x").define({"n": "i64"})
     _write(store, kind, 0)
     before = 1 if kind == "tables" else 0  # the record of the definition
-    stop = threading.Event()
+    allowed = threading.Semaphore(0)
 
     def write() -> None:
         for number in range(1, WRITES):
+            allowed.acquire()  # so that there is something left to write for every question
             _write(store, kind, number)
-            if stop.is_set():
-                return
+
+    def asked() -> tuple[int, int]:
+        allowed.release(WRITES // QUESTIONS)
+        text = f"SELECT (SELECT count(*) FROM {kind}.x), (SELECT count(*) FROM log.x)"
+        return ask(store, text)[0]
 
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        found = [
-            ask(store, f"SELECT (SELECT count(*) FROM {kind}.x), (SELECT count(*) FROM log.x)")[0]
-            for _ in range(12)
-        ]
+        found = [asked() for _ in range(QUESTIONS)]
     finally:
-        stop.set()
+        allowed.release(WRITES)
         writer.join()
 
     assert len(set(found)) > 1, "nobody wrote meanwhile"

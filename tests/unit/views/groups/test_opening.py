@@ -109,3 +109,47 @@ def test_a_group_on_a_topic_that_is_not_there_makes_it():
     world.append(1)
 
     assert seqs(member.read()) == [1]
+
+
+def test_a_group_is_found_when_it_is_open_and_looked_at_when_it_has_offsets():
+    world = GroupWorld()
+    world.append(2)
+    groups = world.store.groups
+    nothing = groups.find(TOPIC, "billing"), groups.look_at(TOPIC, "billing")
+    group = world.store.group(TOPIC, "billing")
+    group.join("ann").read()[0].ack()
+    found = groups.find(TOPIC, "billing"), groups.look_at(TOPIC, "billing")
+    group.close()
+
+    assert nothing == (None, None)
+    assert found == (group, group)
+    assert groups.find(TOPIC, "billing") is None
+    assert groups.look_at(TOPIC, "billing").lag() == 1
+    assert groups.find(TOPIC, "billing") is None
+
+
+def test_every_opening_that_is_joined_has_a_generation_of_its_own():
+    world = GroupWorld()
+    before = world.store.group(TOPIC, "billing")
+    none_yet = before.generation
+    before.join("ann")
+    before.close()
+    behind = world.store.group(TOPIC, "billing")
+    behind.join("ann")
+
+    assert (none_yet, before.generation, behind.generation) == (0, 1, 2)
+
+
+def test_who_waits_elsewhere_is_called_when_a_member_should_look_again():
+    world = GroupWorld()
+    world.append(1)
+    group = world.group()
+    calls = []
+
+    with group.calling(lambda: calls.append("ring")):
+        (held,) = group.join("ann").read()
+        held.nack()
+    held.nack()
+
+    assert calls == ["ring", "ring"]
+    assert group.due_s() <= group.options.lease_s

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from strandline.errors import Closed, Conflict, Invalid
+from strandline.views.kv.decisions import Write
 from strandline.views.kv.values import Delete, Put
 from tests.unit.views.kv.world import NAME, World, kv_of
 
@@ -286,3 +287,19 @@ def test_money_is_neither_made_nor_lost_by_many_threads():
     for version in range(3, kv.head, 2):  # at every step between, too
         seen = [kv.entry_at(account, version=version) for account in accounts]
         assert sum(int(entry.value) for entry in seen if entry) == 300
+
+
+def test_a_transaction_that_was_made_elsewhere_counts_if_what_it_saw_is_so():
+    world = World()
+    kv = kv_of(world.store)
+    version = kv.put("a", b"1")
+    ends = world.clock.now_us() + 5_000_000
+
+    done = kv.commit({"a": version, "new": 0}, {"a": Write(b"2", ends), b"gone": Write(None)})
+    with pytest.raises(Conflict, match="begin again"):
+        kv.commit({"a": version}, {"b": Write(b"3")})
+
+    assert done == 2
+    assert kv.entry("a").expires_us == ends
+    assert kv.get("b") is None
+    assert kv.commit({}, {"x": Write(None)}) == 0

@@ -249,3 +249,20 @@ def test_who_begins_is_not_told_of_records_that_a_topic_lost_before_it_had_a_vie
     assert _told(kv.watch(after=0, timeout_s=0)) == [(b"k3", b"3"), (b"k4", b"4")]
     with pytest.raises(RecordsLost):
         list(kv.watch(after=1, timeout_s=0))
+
+
+def test_a_watcher_that_waits_elsewhere_looks_and_never_waits():
+    kv = kv_of(World().store)
+    kv.put("a", b"1")
+    kv.put("b", b"2")
+
+    watcher = kv.watcher("a", after=0)
+    first = watcher.look()
+    nothing = watcher.look()
+    kv.put("a", b"3")
+
+    assert _told(first) == [(b"a", b"1")]
+    assert nothing == []
+    assert (watcher.position, watcher.caught_up) == (2, True)
+    assert _told(watcher.look()) == [(b"a", b"3")]
+    assert watcher.position == 3

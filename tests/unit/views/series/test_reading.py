@@ -287,3 +287,14 @@ def test_bounds_that_are_no_times_are_refused():
         gps.range_all(0, "now")
     with pytest.raises(Invalid, match="window"):
         gps.range_from_available(["bus"], 0, None)
+
+
+def test_points_come_one_after_the_other_as_they_are_visited():
+    series = open_series(World().store)
+    for source, at in ((b"b", 1), (b"a", 2), (b"a", 1)):
+        series.append(source, at, b"%d" % at)
+    visited = []
+    series.visit(visited.append)
+
+    assert list(series.points()) == visited
+    assert [(point.source, point.at) for point in series.points(["b"])] == [(b"b", 1)]

@@ -22,7 +22,7 @@ from pyroaring import BitMap64
 
 from strandline.lake.entry import LakeFile
 from strandline.schema import Schema
-from strandline.views.table.files.coding import with_coding
+from strandline.views.table.coding import with_coding
 from strandline.views.table.files.layout import columns_of
 from strandline.views.table.files.opened import OpenFile
 from strandline.views.table.files.pinned import Pinned

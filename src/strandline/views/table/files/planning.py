@@ -25,7 +25,9 @@ from pyroaring import BitMap64
 
 from strandline.lake.entry import LakeFile
 
-ROWS_MAX = 16 * 1024 * 1024
+ROWS_MAX = 10 * 256 * 1024
+"""Eight flushes of the usual size, and what they have too much: contexts are gathered, and yet a
+file is of a short time, so that questions about a time leave most files out."""
 
 
 class MergeRules(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,18 +7,19 @@ what does not may be, when it is in the same zone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from strandline.schema import Schema
+from strandline.schema import Kind, Schema
+from strandline.views.table.coding import CODED, VARIANT, as_variants, with_coding
 from strandline.views.table.condition import Condition
 from strandline.views.table.files.cache import Part
 from strandline.views.table.files.choosing import Chosen, Wanted, choose
-from strandline.views.table.files.coding import with_coding
-from strandline.views.table.files.opened import OpenFile
+from strandline.views.table.files.layout import columns_of
 from strandline.views.table.files.pinned import Pinned
 from strandline.views.table.snapshot import SEQ, Facts, Top
 from strandline.views.table.upcast import upcast
@@ -29,6 +30,8 @@ _WHOLE_SHARE = 0.25
 """From this share of a file's zones on all of them are decoded, and kept for the next question."""
 _STEP_ZONES = 64
 """Zones that are read at once where not all is read."""
+_TEXT_BYTES = 32
+"""What a string takes, about."""
 _EVER = 2**64 - 1
 
 
@@ -89,6 +92,11 @@ class FileReading:
     def rows_max(self) -> int:
         return sum(each.rows for each in self._chosen)
 
+    @property
+    def bytes_max(self) -> int:
+        """In memory, about."""
+        return sum(self._width(name) * self.rows_max for name in self._columns)
+
     def tables(self) -> list[pa.Table]:
         """All rows, a table for each file."""
         return [self._table(each, whole=True) for each in self._chosen]
@@ -108,7 +116,7 @@ class FileReading:
         opened = chosen.opened
         wanted = [name for name in self._columns if name in opened.columns] or [SEQ]
         needed = [SEQ, *wanted] if len(chosen.checked) and SEQ not in wanted else wanted
-        table = pa.table(self._read(opened, needed, chosen.zones, whole=whole))
+        table = pa.table(self._read(chosen, needed, whole=whole))
         if len(chosen.checked):
             table = table.filter(pa.array(self._seen(table[SEQ])))
         table = self._told(table, chosen.schema)
@@ -118,9 +126,10 @@ class FileReading:
         return table
 
     def _read(
-        self, opened: OpenFile, columns: Sequence[str], zones: np.ndarray, *, whole: bool
+        self, chosen: Chosen, columns: Sequence[str], *, whole: bool
     ) -> dict[str, pa.ChunkedArray]:
         """Columns of zones, in order, from memory as far as they are there."""
+        opened, zones = chosen.opened, chosen.zones
         content, cache = opened.file.content, self._pinned.cache
         parts = {name: cache.parts((content, name)) for name in columns}
         lacking = _lacking(parts, zones)
@@ -132,22 +141,23 @@ class FileReading:
             with cache.flight((content, tuple(missing), lacking.tobytes())):
                 parts |= {name: cache.parts((content, name)) for name in missing}
                 missing = [name for name in missing if len(_lacking({name: parts[name]}, zones))]
-                for name, part in self._decoded(opened, missing, lacking):
+                for name, part in self._decoded(chosen, missing, lacking):
                     parts[name].insert(0, part)
                     if whole:
                         cache.keep((content, name), part)
         return {name: _assembled(parts[name], zones) for name in columns}
 
     def _decoded(
-        self, opened: OpenFile, columns: list[str], zones: np.ndarray
+        self, chosen: Chosen, columns: list[str], zones: np.ndarray
     ) -> Iterator[tuple[str, Part]]:
         if not columns:
             return
+        opened, kinds = chosen.opened, chosen.schema.kinds()
         table = opened.read(columns, zones)
         self.facts.bytes_read += opened.size_of(columns, zones)
         sizes = opened.starts[zones + 1] - opened.starts[zones]
         for name in columns:
-            yield name, Part(table[name], zones, sizes)
+            yield name, Part(_in_memory(table[name], kinds.get(name)), zones, sizes)
 
     def _seen(self, seqs: pa.ChunkedArray) -> np.ndarray:
         """Which rows are to be seen."""
@@ -169,14 +179,42 @@ class FileReading:
         return with_coding(table.select(self._columns), self.coded)
 
     def _coded_everywhere(self) -> frozenset[str]:
-        """Text that has a dictionary in every file that has it."""
+        """Enums, and text that has a dictionary in every file that has it."""
         having = {
             name: [
                 name in each.opened.coded for each in self._chosen if name in each.opened.columns
             ]
             for name in self._columns
         }
-        return frozenset(name for name, coded in having.items() if coded and all(coded))
+        coded = {name for name, coded in having.items() if coded and all(coded)}
+        return frozenset(coded | self._enums)
+
+    @cached_property
+    def _enums(self) -> set[str]:
+        kinds = self._wanted.schema.kinds()
+        return {name for name in self._columns if name in kinds and kinds[name].name == "enum"}
+
+    def _width(self, name: str) -> int:
+        """Bytes of a value in memory, about."""
+        kind = VARIANT if name in self._enums else self._types.field(name).type
+        if pa.types.is_dictionary(kind):
+            kind = kind.index_type
+        elif name in self.coded:
+            kind = CODED.index_type
+        return _TEXT_BYTES if pa.types.is_string(kind) else max(1, int(kind.bit_width) // 8)
+
+    @cached_property
+    def _types(self) -> pa.Schema:
+        return columns_of(self._wanted.schema)
+
+
+def _in_memory(column: pa.ChunkedArray, kind: Kind | None) -> pa.ChunkedArray:
+    """A decoded column as it is kept: in one piece where that is easily had, which is quicker."""
+    if kind is not None and kind.name == "enum":
+        return as_variants(column, kind.variants)
+    if pa.types.is_primitive(column.type) and column.num_chunks > 1:
+        return pa.chunked_array([column.combine_chunks()])
+    return column
 
 
 def _lacking(parts: dict[str, list[Part]], zones: np.ndarray) -> np.ndarray:
