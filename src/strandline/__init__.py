@@ -13,16 +13,22 @@ The folders in the order in which data flows through them; each imports only tho
     reservoir/                        pages of bytes, checkpointed into an object store
     topic/                            4 one ordered log: append, read, delete, retain, checkpoint
     views/                            5 shapes of topics: maps, queues, groups, series, measurements
-    inbox/                            what other processes have delivered
+    query/                            6 asked: the command language, plans, remembered queries, SQL
+    inbox/ routers/                   what other processes have delivered; what topics forward
     backup/                           copies of a store elsewhere, and stores made from them
-    wiring.py store.py                opens, wires, starts and stops
+    wiring.py doors.py store.py       opens, wires, starts and stops
     testing/                          the simulated world
+    pipelines/ spark/                 at scale: work on lakes, topics in Spark
+    wire/                             7 served: what crosses the network, as values
+    client/                           a store that is served elsewhere, with the same verbs
+    security/ server/ console/        who may do what; HTTP, SSE, WebSocket; pages for browsers
     cli/ demo/                        the command line, and the tour
-    spark/                            tables and streams of topics in Spark; imported by nobody
 """
 
 from strandline import lake
 from strandline.backup.backups import BackupInfo, Backups
+from strandline.client.connecting import connect, connect_async
+from strandline.client.settings import ClientSettings
 from strandline.errors import (
     AlreadyThere,
     Closed,
@@ -81,6 +87,7 @@ __all__ = [
     "Appended",
     "BackupInfo",
     "Backups",
+    "ClientSettings",
     "Closed",
     "Conflict",
     "Corrupt",
@@ -129,6 +136,8 @@ __all__ = [
     "Unreachable",
     "ViewSettings",
     "WalSettings",
+    "connect",
+    "connect_async",
     "lake",
     "open",
     "reservoir",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.env.clock import Clock
 from strandline.env.disk import Disk
+from strandline.routers.routers import Routers
 from strandline.settings import Settings
 from strandline.views.loading import load_groups, load_questions
 from strandline.views.views import Views
@@ -33,6 +34,7 @@ class Doors(ABC):
     """What a store shows besides its topics. Safe from many threads."""
 
     _views: Views
+    _routers: Routers
     _clock: Clock
     _disk: Disk
     _settings: Settings
@@ -87,6 +89,12 @@ class Doors(ABC):
         self._check()
         return self._views
 
+    @property
+    def routers(self) -> Routers:
+        """What forwards records from topic to topic: docs/guide/routers.md."""
+        self._check()
+        return self._routers
+
     def rebuild(self, kind: str, name: str) -> None:
         """Throw the state of a view away and fold the log again."""
         self._check_writable()
@@ -96,7 +104,11 @@ class Doors(ABC):
     def questions(self) -> Questions:
         """The command language, remembered queries, users and SQL."""
         found: Questions = load_questions()(
-            self, self._clock, self._disk.random_id, self._settings.query
+            self,
+            self._clock,
+            self._disk.random_id,
+            self._settings.query,
+            record_bytes_max=self._settings.limits.record_bytes_max,
         )
         return found
 
@@ -117,6 +129,7 @@ class Doors(ABC):
         return self.questions.sql(text, as_of=as_of, params=params)
 
     def _close_doors(self) -> None:
+        self._routers.close()
         if "groups" in vars(self):
             self.groups.close()
         if "questions" in vars(self):

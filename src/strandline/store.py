@@ -24,6 +24,7 @@ from strandline.errors import Closed, Invalid, StrandlineError
 from strandline.jobs import Job
 from strandline.lake.lake import Lake
 from strandline.lake.sweep import Swept
+from strandline.routers.routers import TICK_S as ROUTERS_S
 from strandline.settings import Settings, TopicConfig, checked, topic_config
 from strandline.sizing import within_budget
 from strandline.topic import reopen, system
@@ -38,8 +39,11 @@ from strandline.topic.recover import Recovered, recover, recover_beside_writer
 from strandline.topic.scrubber import ScrubProgress
 from strandline.topic.sealer import Sealer
 from strandline.topic.space import SpaceWatch
-from strandline.topic.state import TopicState
+from strandline.topic.state import Gate, TopicState
 from strandline.topic.topic import Topic
+from strandline.topic.totals import Totals, totals_of
+from strandline.wal.committer import Committer
+from strandline.wal.numbers import LogNumbers
 from strandline.wal.reader import Reader
 from strandline.wal.shard import Shard
 from strandline.wal.writer import as_unavailable
@@ -47,6 +51,7 @@ from strandline.wiring import (
     Base,
     make_inbox,
     make_roots,
+    make_routers,
     make_views,
     make_writer,
     telling,
@@ -98,6 +103,9 @@ class Store(Doors):
         self._jobs: list[Job] = []
         self._deaths: list[str] = []
         self._shards: list[Shard] = []
+        self._routers = make_routers(
+            self._base, self, lambda: self._found.catalog, readonly=readonly
+        )
         if readonly:
             store_id = system.read(self._disk, self.path)
             self._found = self._recover(store_id, progress)
@@ -138,6 +146,20 @@ class Store(Doors):
         """Whether a topic of this id is there."""
         return self._found.catalog.by_id(topic_id) is not None
 
+    def totals(self) -> Totals:
+        """What all topics hold together."""
+        self._check()
+        return totals_of(self._found.catalog.states())
+
+    def log_numbers(self) -> list[LogNumbers]:
+        """What was written to the log since the store was opened, by shard."""
+        return [shard.numbers() for shard in self._shards]
+
+    @property
+    def topic_count(self) -> int:
+        """How many topics there are, those of views included."""
+        return len(self._found.catalog)
+
     def create_topic(self, name: str, **options: object) -> Topic:
         """A new topic; TopicExists when the name is taken."""
         self._check_writable()
@@ -156,6 +178,7 @@ class Store(Doors):
         for companion in self._views.companions(name, if_empty=if_empty):
             self._found.catalog.drop(companion, if_empty=False)
         dropped = self._found.catalog.drop(name, if_empty=if_empty)
+        self._routers.forget_topic(name)
         self._views.shelf.forget_dropped()
         return dropped
 
@@ -165,6 +188,20 @@ class Store(Doors):
         if not isinstance(prefix, str):
             raise Invalid(f"prefix is text, not {type(prefix).__name__}")
         return self._found.catalog.names(prefix)
+
+    def tap_topics(self, gate: Gate) -> None:
+        """Have a gate released once, when the next topic is made. Never blocks."""
+        self._found.catalog.waiters.append(gate)
+
+    @property
+    def committers(self) -> list[Committer]:
+        """What makes the shards durable, for who watches how much waits for it."""
+        return [shard.committer for shard in self._shards]
+
+    def newer_topics(self, topic_id: int) -> list[Topic]:
+        """Topics that were made after the one of this id, newest first."""
+        self._check()
+        return [self._handle(state) for state in self._found.catalog.newer(topic_id)]
 
     def checkpoint(self) -> None:
         """Move everything in the log into segments now, seal what is worth it, save views."""
@@ -247,7 +284,8 @@ class Store(Doors):
         return health_of(self._found, stand_ins, self._jobs, deaths, writing, closed=self._closed)
 
     def _complaints(self) -> list[str]:
-        return self._inbox.complaints() + self._views.shelf.complaints
+        complaints = self._inbox.complaints() + self._routers.complaints()
+        return complaints + self._views.shelf.complaints
 
     def close(self) -> None:
         """Flush, sync, and release the store. Closing twice is fine."""
@@ -358,6 +396,7 @@ class Store(Doors):
         self._space.make_room()
         reopen.quarantine_orphans(disk, layout, roots, found)
         reopen.declare_lost_tails(found, self._shards, disk.boot_id())
+        self._routers.load()
         self._make_jobs()
 
     def _make_jobs(self) -> None:
@@ -376,6 +415,7 @@ class Store(Doors):
         self._add_job("space", self._space.run_once, _TICK_S)
         self._add_job("scrub", self._scrubber.run_once, _TICK_S)
         self._add_job("inbox", self._inbox.run_once, _INBOX_S)
+        self._add_job("routers", self._routers.run_job, ROUTERS_S, self._routers.kick)
         self._add_job("views", self._views.shelf.run_once, _TICK_S)
 
     def _add_job(

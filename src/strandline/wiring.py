@@ -15,7 +15,10 @@ from strandline.env.objects import Objects
 from strandline.inbox.inbox import Inbox
 from strandline.lake.intake import Intake
 from strandline.lake.lake import Lake
+from strandline.routers.ledger import Topics as RoutedTopics
+from strandline.routers.routers import Routers
 from strandline.settings import Settings
+from strandline.topic.catalog import Catalog
 from strandline.topic.layout import Layout
 from strandline.topic.pins import Pins
 from strandline.topic.recover import Recovered
@@ -155,6 +158,20 @@ def make_views(
         depot=depot,
     )
     return Views(shelf, topics)
+
+
+def make_routers(
+    base: Base, store: RoutedTopics, catalog: Callable[[], Catalog], *, readonly: bool
+) -> Routers:
+    """What forwards records from topic to topic."""
+    return Routers(
+        store,
+        catalog,
+        base.clock,
+        base.settings.limits,
+        random_id=base.disk.random_id,
+        readonly=readonly,
+    )
 
 
 def make_roots(base: Base, found: Recovered, pins: Pins) -> Roots:

@@ -12,6 +12,7 @@ import inspect
 import textwrap
 import types
 
+from tests.mutants.clients import CLIENTS
 from tests.mutants.deliveries import DELIVERIES
 from tests.mutants.far import FAR
 from tests.mutants.groups import GROUPS
@@ -23,6 +24,7 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.pipelines import PIPELINES
 from tests.mutants.queues import QUEUES
 from tests.mutants.reservoir import RESERVOIR
+from tests.mutants.security import SECURITY
 from tests.mutants.series import SERIES
 from tests.mutants.tables import TABLES
 from tests.mutants.transfers import TRANSFERS
@@ -245,7 +247,7 @@ MUTANTS = {
     ),
     "log a delete before the records that it deletes": Mutant(
         "topic.deleting:Deleting._carry_out",
-        "flush_waiting(state, shard)",
+        "flush_waiting(state, shard, below)",
         "pass",
         "test_deletes_survive",
         "test_a_delete_by_seq_of_records_in_memory_survives",
@@ -321,6 +323,8 @@ MUTANTS = {
     **MEMORY,
     **DELIVERIES,
     **TRANSFERS,
+    **SECURITY,
+    **CLIENTS,
 }
 
 SAMPLE = (

@@ -1,0 +1,234 @@
+"""A store that a server has, with the verbs of one that is open here.
+
+    with strandline.connect("http://127.0.0.1:4000", token="…") as store:
+        store.topic("orders").append(b"…")
+
+    async with strandline.connect_async("http://127.0.0.1:4000", token="…") as store:
+        await (await store.topic("orders")).append(b"…")
+
+Nothing is sent before the first verb.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, NoReturn
+
+import msgspec
+
+from strandline.client.address import address_of
+from strandline.client.asynchronous.connection import AsyncConnection
+from strandline.client.asynchronous.groups import AsyncGroup, AsyncGroups
+from strandline.client.asynchronous.kv import AsyncKv
+from strandline.client.asynchronous.metrics import AsyncMetrics
+from strandline.client.asynchronous.queue import AsyncQueue
+from strandline.client.asynchronous.route import AsyncRoute
+from strandline.client.asynchronous.routers import AsyncRouters
+from strandline.client.asynchronous.series import AsyncSeries
+from strandline.client.asynchronous.table import AsyncTable
+from strandline.client.asynchronous.tokens import AsyncTokens
+from strandline.client.asynchronous.topic import AsyncTopic
+from strandline.client.asynchronous.views import AsyncViews
+from strandline.client.credentials import checked_token, trust_of
+from strandline.client.exchange import ARROW, Ask
+from strandline.client.names import can_be, known
+from strandline.client.questions import as_of_told, params_told, result_of
+from strandline.client.settings import ClientSettings
+from strandline.env.clock import Clock, SystemClock
+from strandline.errors import Forbidden, Invalid, UnknownTopic
+from strandline.query.result import Result
+from strandline.record import check_topic_name
+from strandline.settings import TopicConfig, topic_config
+from strandline.topic.health import Health
+from strandline.wire import results
+from strandline.wire import topics as wire
+from strandline.wire.health import StoreHealth
+
+_PAGE_SIZE = 1000
+
+
+class AsyncStore:
+    """A store behind a server. Safe from many tasks of one loop; use it as a context manager."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        verify: ssl.SSLContext | str | bool = True,
+        settings: ClientSettings | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """``verify`` is a file of certificates that are trusted, or a context; False trusts all."""
+        self._connection = AsyncConnection(
+            address_of(url),
+            token=checked_token(token),
+            verify=trust_of(verify=verify),
+            settings=settings or ClientSettings(),
+            clock=clock or SystemClock(),
+        )
+        self._at = AsyncRoute(self._connection)
+
+    async def __aenter__(self) -> AsyncStore:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a connection cannot be pickled: send the URL, and connect there")
+
+    def __repr__(self) -> str:
+        return f"AsyncStore({self.url!r})"
+
+    @property
+    def url(self) -> str:
+        """Where the server is."""
+        return self._connection.address.shown
+
+    @property
+    async def id(self) -> str:
+        """Which store this is, in hex: the same for every opening."""
+        return (await self._at.get("store", StoreHealth)).store_id
+
+    async def topic(self, name: str, **options: object) -> AsyncTopic:
+        """The topic of this name, made with these options if there is none."""
+        check_topic_name(name)
+        if not options:
+            try:
+                return await self.existing_topic(name)
+            except UnknownTopic:
+                pass
+            except Forbidden:  # who may only append is told so when he tries more
+                return AsyncTopic(self._connection, name)
+        return await self._put(name, options, given="same")
+
+    async def create_topic(self, name: str, **options: object) -> AsyncTopic:
+        """A new topic; TopicExists when the name is taken."""
+        check_topic_name(name)
+        return await self._put(name, options, given="absent")
+
+    async def existing_topic(self, name: str) -> AsyncTopic:
+        """The topic of this name; UnknownTopic when there is none."""
+        known(name)
+        state = await self._at.below("topics", name).get("", wire.TopicState)
+        return AsyncTopic(self._connection, name, state.config.idempotency_window_ms)
+
+    async def delete_topic(self, name: str, *, if_empty: bool = False) -> bool:
+        """Delete a topic with all its records; False when there is none."""
+        query = {"if_empty": "true"} if if_empty else {}
+        if not can_be(name):
+            return False
+        at = self._at.below("topics", name)
+        return (await at.drop("", wire.TopicDeleted, query)).deleted
+
+    async def topics(self, prefix: str = "") -> list[str]:
+        """Names of the topics, sorted."""
+        if not isinstance(prefix, str):
+            raise Invalid(f"prefix is text, not {type(prefix).__name__}")
+        names: list[str] = []
+        query = {"prefix": prefix, "page_size": str(_PAGE_SIZE)}
+        while True:
+            page = await self._at.get("topics", wire.TopicList, query)
+            names += [line.topic for line in page.topics]
+            if not isinstance(page.next_cursor, str):
+                return names
+            query["cursor"] = page.next_cursor
+
+    async def kv(self, name: str, **options: object) -> AsyncKv:
+        """The key-value map over a topic's keys, made with these options if there is none."""
+        await self._open("kv", name, options)
+        return AsyncKv(self._at.below("kv", name), name)
+
+    async def queue(self, name: str, **options: object) -> AsyncQueue:
+        """The work queue whose jobs are a topic's records, made if there is none."""
+        await self._open("queue", name, options)
+        return AsyncQueue(self._at.below("queues", name), self._at.below("topics", name), name)
+
+    async def series(self, name: str, **options: object) -> AsyncSeries:
+        """A topic's records by source and time, made if there is none."""
+        await self._open("series", name, options)
+        return AsyncSeries(self._at.below("series", name), name)
+
+    async def metrics(self, name: str, **options: object) -> AsyncMetrics:
+        """Measurements with tags and numeric fields, in a topic, made if there is none."""
+        await self._open("metrics", name, options)
+        return AsyncMetrics(self._at.below("measurements", name), name)
+
+    async def table(self, name: str, **options: object) -> AsyncTable:
+        """A topic's records as an event table, made with these options if there is none."""
+        await self._open("table", name, options)
+        return AsyncTable(self._at.below("tables", name), name)
+
+    async def group(self, topic: str, name: str, **options: object) -> AsyncGroup:
+        """The consumer group of this name on a topic, made with these options."""
+        return await self.groups.open(topic, name, options)
+
+    @cached_property
+    def groups(self) -> AsyncGroups:
+        """The consumer groups of all topics."""
+        return AsyncGroups(self._at)
+
+    @cached_property
+    def views(self) -> AsyncViews:
+        """All views: their names, options and digests."""
+        return AsyncViews(self._at)
+
+    @cached_property
+    def routers(self) -> AsyncRouters:
+        """What forwards records from topic to topic."""
+        return AsyncRouters(self._at)
+
+    @cached_property
+    def tokens(self) -> AsyncTokens:
+        """Who may do what at this server."""
+        return AsyncTokens(self._at)
+
+    async def rebuild(self, kind: str, name: str) -> None:
+        """Throw the state of a view away and fold the log again."""
+        await self.views.rebuild(kind, name)
+
+    async def run(self, command: str) -> Result:
+        """Do what a command says: docs/guide/queries.md."""
+        body = msgspec.json.encode(results.Command(command=command))
+        return result_of(await self._at.ask(Ask("POST", "/v0/command", body=body, accept=ARROW)))
+
+    async def sql(
+        self,
+        text: str,
+        *,
+        as_of: object = None,
+        params: Mapping[str, Any] | list[Any] | None = None,
+    ) -> Result:
+        """Ask a SELECT over topics, views and tables, all at one moment: docs/guide/sql.md."""
+        asked = results.Sql(sql=text, params=params_told(params), as_of=as_of_told(as_of))
+        body = msgspec.json.encode(asked)
+        ask = Ask("POST", "/v0/sql", body=body, accept=ARROW, safe=True)
+        return result_of(await self._at.ask(ask))
+
+    async def health(self) -> Health:
+        """How the store is doing, at this moment."""
+        told = msgspec.to_builtins(await self._at.get("store", StoreHealth))
+        return msgspec.convert(told, Health)
+
+    async def close(self) -> None:
+        """Close the connections. Closing twice is fine."""
+        await self._connection.close()
+
+    async def _open(self, kind: str, name: str, options: dict[str, object]) -> None:
+        try:
+            await self.views.open(kind, name, options)
+        except Forbidden:
+            if options:
+                raise
+            # Who may not make one may use what is there: its verbs say if it is not.
+
+    async def _put(self, name: str, options: dict[str, object], *, given: str) -> AsyncTopic:
+        topic_config(TopicConfig(), options)  # it says what is wrong
+        body = msgspec.json.encode(options)
+        path = self._at.below("topics", name).path
+        ask = Ask("PUT", path, {"if": given}, body, safe=given == "same")
+        told = (await self._connection.ask(ask)).told(wire.PutAnswer)
+        return AsyncTopic(self._connection, name, told.config.idempotency_window_ms)

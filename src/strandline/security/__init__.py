@@ -1,0 +1,1 @@
+"""Who may do what: tokens, scopes, and the chained log of what was decided."""

@@ -1,0 +1,171 @@
+"""Tokens: how they look, what is kept of them, and when one is valid. Pure.
+
+    strand1_<id:12>_<secret:43>_<checksum:6>
+
+The id is public: 12 of a-z and 2-7. The secret is 32 random bytes in base64url, shown once and kept
+as its SHA-256: for a secret that cannot be guessed a fast hash is the right one. The checksum is
+the CRC-32 of all before it, in base64url, so that scanners of source code know a leaked token.
+
+A token is looked up by the hash of its secret, so that a wrong secret and an unknown id are the
+same miss; then it is compared in constant time. Whatever is wrong, the steps are the same.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+import zlib
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from strandline.errors import Invalid
+from strandline.security.scopes import Scopes, parse
+
+PREFIX = "strand1"
+DAY_US = 86_400_000_000
+VALID_US = 90 * DAY_US
+"""How long a token is valid, unless its maker says otherwise."""
+VALID_US_MAX = 366 * DAY_US
+LABEL_MAX = 200
+
+_FORM = re.compile(
+    r"(?P<said>strand1_(?P<id>[a-z2-7]{12})_(?P<secret>[A-Za-z0-9_-]{43}))_(?P<sum>[A-Za-z0-9_-]{6})"
+)
+_LOOKS_LIKE = re.compile(r"strand1_([a-z2-7]{1,12})[A-Za-z0-9_-]*")
+_TICKET = re.compile(r"ticket1_[A-Za-z0-9_-]+")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}")
+
+
+class Given(NamedTuple):
+    """The parts of a token's text."""
+
+    id: str
+    secret: str
+
+
+class Token(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is kept of a token. The secret is not."""
+
+    id: str
+    principal: str
+    """Whose it is: he may have two that are valid, to change from one to the other."""
+    digest: str
+    """SHA-256 of the secret, in hex."""
+    scopes: str
+    label: str
+    creator: str
+    created_us: int
+    not_before_us: int
+    expires_us: int
+    revoked_us: int = 0
+    """When it was revoked; 0 when it was not."""
+
+    def __post_init__(self) -> None:
+        if len(self.digest) != 64 or not re.fullmatch("[a-z2-7]{12}", self.id):
+            raise ValueError("neither id nor digest may be anything else than they are")
+        parse(self.scopes)
+
+    @property
+    def ended_us(self) -> int:
+        """When it ended, or will end."""
+        return min(self.revoked_us, self.expires_us) if self.revoked_us else self.expires_us
+
+    def parsed(self) -> Scopes:
+        return parse(self.scopes)
+
+    def why_not(self, now_us: int) -> str:
+        """Why it is not valid at this time; empty when it is."""
+        if self.revoked_us:
+            return "this token was revoked"
+        if now_us < self.not_before_us:
+            return "this token is not valid yet"
+        if now_us >= self.expires_us:
+            return "this token has expired"
+        return ""
+
+
+NOBODY = Token(
+    id="a" * 12,
+    principal="",
+    digest="0" * 64,
+    scopes="deny all",
+    label="",
+    creator="",
+    created_us=0,
+    not_before_us=0,
+    expires_us=0,
+    revoked_us=1,
+)
+"""Stands in for a token that is not there: no secret has this digest, and it is never valid."""
+
+
+def make(random_id: Callable[[], bytes]) -> tuple[str, Given]:
+    """The text of a new token, and its parts. ``random_id`` gives sixteen random bytes."""
+    id = base64.b32encode(random_id())[:12].decode().lower()
+    secret = base64.urlsafe_b64encode(random_id() + random_id()).rstrip(b"=").decode()
+    said = f"{PREFIX}_{id}_{secret}"
+    return f"{said}_{_checksum(said)}", Given(id, secret)
+
+
+def taken_apart(text: str) -> Given | None:
+    """The parts of a token's text; None when it is none, or was mistyped."""
+    found = _FORM.fullmatch(text)
+    if found is None or found["sum"] != _checksum(found["said"]):
+        return None
+    return Given(found["id"], found["secret"])
+
+
+def digest_of(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def same_digest(one: str, other: str) -> bool:
+    """Compared in a time that does not tell where they differ."""
+    return hmac.compare_digest(one.encode(), other.encode())
+
+
+def find(text: str, by_digest: Mapping[str, Token]) -> Token | None:
+    """The token of this text, valid or not; None when the id or the secret is wrong."""
+    given = taken_apart(text) or Given("", text)
+    digest = digest_of(given.secret)
+    kept = by_digest.get(digest, NOBODY)
+    right = same_digest(digest, kept.digest)
+    return kept if right and kept.id == given.id and kept is not NOBODY else None
+
+
+def checked_principal(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise Invalid(
+            f"{name!r} cannot be whose token it is: use 1 to 128 of A-Z a-z 0-9 . _ @ : - and "
+            "begin with a letter or digit"
+        )
+    return name
+
+
+def checked_label(label: str) -> str:
+    if len(label) > LABEL_MAX or not label.isprintable():
+        raise Invalid(f"a label has {LABEL_MAX} characters at most, and none that controls")
+    return label
+
+
+def checked_valid_us(valid_us: int) -> int:
+    """How long a token may be valid."""
+    if not 0 < valid_us <= VALID_US_MAX:
+        raise Invalid("a token is valid for more than nothing and a year at most: --valid 90d")
+    return valid_us
+
+
+def redacted(text: str) -> str:
+    """Text without the secrets of tokens and tickets: for logs. The ids of tokens stay."""
+    if PREFIX in text:
+        text = _LOOKS_LIKE.sub(r"strand1_\1_***", text)
+    return _TICKET.sub("ticket1_***", text) if "ticket1_" in text else text
+
+
+def _checksum(said: str) -> str:
+    checksum = zlib.crc32(said.encode()).to_bytes(4, "big")
+    return base64.urlsafe_b64encode(checksum).rstrip(b"=").decode()

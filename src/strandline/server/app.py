@@ -1,0 +1,257 @@
+"""The application: takes a request through the same steps, whatever its route.
+
+    gates -> path -> method -> who asks -> may he -> Accept -> body -> decoded -> handler -> answer
+
+Nothing of a body is read before it is known that its sender may send it. Every error leaves in the
+same form; what nobody expected is logged whole and told without its words. ASGI without middleware:
+each layer of that would cost as much as all of this.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+import structlog
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from strandline.errors import StrandlineError
+from strandline.security.principal import Principal
+from strandline.server import answers, auditing, bodies, decoding
+from strandline.server.answers import HeaderList
+from strandline.server.auditing import address_of
+from strandline.server.call import Call
+from strandline.server.gates import Gate, check_media
+from strandline.server.parts import Parts
+from strandline.server.paths import Found, Paths
+from strandline.server.routes import ROUTES
+from strandline.server.routing import Answer, Route
+from strandline.wire.problems import Problem, Refused, problem_of
+
+_EVENTS = "text/event-stream"
+_WHILE_DRAINING = ("/v0/health", "/healthz", "/v0/ready", "/readyz", "/v0/metrics")
+_LARGE = 64 * 1024
+"""More than this is decoded and packed on a thread: it would hold everybody up."""
+_OURS = ("internal", "corrupt", "newer_format")
+"""Errors that are not the client's: the log has them whole."""
+_log = structlog.get_logger("strandline.server")
+
+
+def make_app(parts: Parts, routes: Iterable[Route] = ROUTES) -> ASGIApp:
+    """The application over these parts."""
+    return App(parts, routes)
+
+
+class App:
+    """Answers requests. Owned by the loop's thread."""
+
+    def __init__(self, parts: Parts, routes: Iterable[Route]) -> None:
+        self._parts = parts
+        self._gate = Gate(parts.settings)
+        self._paths = Paths(routes)
+        self._count = itertools.count(1)
+        self._life = f"{parts.clock.now_us():x}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await self._websocket(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await _live(receive, send)
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began = self._parts.clock.monotonic()
+        request = Request(scope, receive, send)
+        origin = request.headers.get("origin")
+        more = [(b"x-request-id", f"{self._life}-{next(self._count):x}".encode())]
+        try:
+            self._gate.check(request.headers.get("host"), origin)
+            more += _encoded(self._gate.cors(origin))
+            if scope["method"] == "OPTIONS":
+                await self._preflight(send, origin, more)
+            else:
+                await self._answer(request, send, began, more)
+        except bodies.Gone:
+            return
+        except Exception as error:  # noqa: BLE001 - a bug must not become a hung connection
+            problem = problem_of(error)
+            if problem.code in _OURS:
+                _tell(error, request, more)
+            self._parts.counters.requests[problem.status] += 1
+            await answers.send_problem(send, problem, more)
+
+    async def _preflight(self, send: Send, origin: str | None, more: HeaderList) -> None:
+        told = self._gate.preflight(origin)
+        if not told:
+            raise Refused(403, "forbidden", "no page may ask this server from elsewhere")
+        await answers.send_plain(send, 204, [*_encoded(told), more[0]], b"")
+
+    async def _answer(self, request: Request, send: Send, began: float, more: HeaderList) -> None:
+        route = self._route(request.scope, request.method)
+        call = await self._admitted(request, route)
+        answer = await self._handled(call, route, request.receive)
+        packs = answers.wants_packed(request.headers)
+        self._parts.counters.requests[_status(answer)] += 1
+        if isinstance(answer, Response):
+            answers.finish(answer, more, packs=packs)
+            await answer(request.scope, request.receive, send)
+            return
+        took = {"server_total_ms": (self._parts.clock.monotonic() - began) * 1000}
+        body = answers.body_with_performance(answer.body, took | call.performance)
+        if packs and len(body) > _LARGE:
+            body = answers.Packed(await self._parts.bridge.run(answers.packed, body))
+        await answers.send_answer(send, answer, body, more, packs=packs)
+
+    async def _handled(self, call: Call, route: Route, receive: Receive) -> Answer | Response:
+        quotas, address = self._parts.auth.quotas, address_of(call.connection)
+        quotas.begin(call.who, address)
+        try:
+            _check_accept(route, call.accept, call.connection.scope["method"])
+            await self._take_body(call, route, receive)
+            answer = await route.handler(call)
+            await auditing.note(call, route, _status(answer))
+            return answer
+        finally:
+            quotas.end(call.who, address)
+
+    async def _take_body(self, call: Call, route: Route, receive: Receive) -> None:
+        headers = call.connection.headers
+        told_size = headers.get("content-length")
+        has_body = told_size not in (None, "0") or "transfer-encoding" in headers
+        check_media(route.takes, call.media_type, has_body=has_body)
+        if route.body is None:
+            return
+        limits = self._parts.settings.limits
+        size_max = min(limits.body_bytes_max, route.body_bytes_max or limits.body_bytes_max)
+        raw = await bodies.received(receive, told_size, size_max) if has_body else b""
+        encoding = headers.get("content-encoding", "").strip().lower()
+        run = self._parts.bridge.run
+        call.raw = await run(bodies.unpacked, raw, encoding, size_max) if encoding else raw
+        if route.decodes or call.media_type not in ("", decoding.JSON):
+            return
+        if len(call.raw) > _LARGE:
+            call.body = await run(decoding.body_of, route, call.raw, limits.json_depth_max)
+        else:
+            call.body = decoding.body_of(route, call.raw, limits.json_depth_max)
+
+    def _route(self, scope: Scope, method: str) -> Route:
+        if self._parts.draining and scope["path"] not in _WHILE_DRAINING:
+            raise Refused(
+                503, "shutting_down", "the server is going down: retry", retry_after_s=1.0
+            )
+        found = self._paths.find(scope.get("raw_path") or scope["path"].encode())
+        if found is None:
+            raise Refused(404, "not_found", "there is nothing at this path")
+        scope["path_params"] = found.names
+        return _method(found, method)
+
+    async def _admitted(self, connection: HTTPConnection, route: Route) -> Call:
+        """The call, once it is known who makes it and that he may."""
+        who = await self._who(connection, route)
+        for need in route.needs:
+            name = connection.path_params[need.parameter] if need.parameter else ""
+            self._parts.auth.authorise(who, need.action, name)
+        query = decoding.query_of(route, connection.scope["query_string"])
+        return Call(connection, self._parts, who, query=query)
+
+    async def _who(self, connection: HTTPConnection, route: Route) -> Principal:
+        auth, address = self._parts.auth, address_of(connection)
+        header = connection.headers.get("authorization")
+        if header is None and _EVENTS in route.gives:
+            ticket = connection.query_params.get("token")  # browsers send no header for streams
+            if ticket is not None:
+                return auth.redeem(ticket, address)
+        ask = auth.authenticate if route.needs else auth.identify
+        if auth.takes_time(header):
+            return await self._parts.bridge.run(ask, header, address)
+        return ask(header, address)
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        socket = WebSocket(scope, receive, send)
+        try:
+            self._gate.check(socket.headers.get("host"), socket.headers.get("origin"))
+            route = self._route(scope, "WEBSOCKET")
+            call = await self._admitted(socket, route)
+        except StrandlineError as error:
+            await _refuse_socket(socket, scope, problem_of(error))
+            return
+        try:
+            await route.handler(call)
+        except Exception as error:  # noqa: BLE001 - a bug ends this connection only
+            _tell(error, socket, [])
+
+
+def _status(answer: Answer | Response) -> int:
+    return answer.status_code if isinstance(answer, Response) else answer.status
+
+
+def _encoded(headers: dict[str, str]) -> HeaderList:
+    return [(name.encode(), text.encode()) for name, text in headers.items()]
+
+
+def _method(found: Found, method: str) -> Route:
+    route = found.routes.get(method)
+    if method == "HEAD" and route is None:
+        route = found.routes.get("GET")
+        if route is not None and _EVENTS in route.gives:
+            route = None  # a stream is nothing but its body
+    if route is not None:
+        return route
+    allowed = sorted(found.routes)
+    raise Refused(
+        405, "method_not_allowed", f"use {' or '.join(allowed)} here", detail={"allowed": allowed}
+    )
+
+
+def _check_accept(route: Route, accept: str, method: str) -> None:
+    if route.gives == (_EVENTS,):
+        if _EVENTS not in accept.lower():
+            raise _not_acceptable(route)
+        return
+    if not accept or "*/*" in accept or method == "HEAD":
+        return
+    offers = [offer.partition(";")[0].strip().lower() for offer in accept.split(",")]
+    families = {given.partition("/")[0] + "/*" for given in route.gives}
+    if not any(offer in route.gives or offer in families for offer in offers):
+        raise _not_acceptable(route)
+
+
+def _not_acceptable(route: Route) -> Refused:
+    return Refused(406, "not_acceptable", f"this gives {' or '.join(route.gives)}: accept it")
+
+
+async def _refuse_socket(socket: WebSocket, scope: Scope, problem: Problem) -> None:
+    if "websocket.http.response" in scope.get("extensions", {}):
+        headers = {"content-type": "application/json"}
+        await socket.send_denial_response(
+            Response(problem.body(), status_code=problem.status, headers=headers)
+        )
+    else:
+        await socket.close(code=1008)
+
+
+def _tell(error: BaseException, connection: HTTPConnection, more: HeaderList) -> None:
+    scope = connection.scope
+    _log.error(
+        "a request met a bug",
+        method=scope.get("method", "WEBSOCKET"),
+        path=scope["path"],
+        request_id=more[0][1].decode() if more else "",
+        exc_info=error,
+    )
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    """Nothing starts or ends with the application: ``serve.py`` does both."""
+    while True:
+        message: Any = await receive()
+        if message["type"] == "lifespan.startup":
+            await send({"type": "lifespan.startup.complete"})
+        else:
+            await send({"type": "lifespan.shutdown.complete"})
+            return

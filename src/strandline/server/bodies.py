@@ -1,0 +1,72 @@
+"""Bodies of requests: received, counted, unpacked. None is longer than it may be, packed or not."""
+
+from __future__ import annotations
+
+import zlib
+
+from starlette.types import Message, Receive
+
+from strandline.wire.problems import Refused
+
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+class Gone(Exception):
+    """The client hung up before its request was whole."""
+
+
+async def received(receive: Receive, told_size: str | None, size_max: int) -> bytes:
+    """The body as it came."""
+    if told_size is not None and told_size.isascii() and told_size.isdigit():
+        if int(told_size[:20]) > size_max:
+            raise too_large(size_max)
+        if told_size == "0":
+            return b""
+    message = await _next(receive)
+    body: bytes = message.get("body", b"")
+    if len(body) <= size_max and not message.get("more_body", False):
+        return body
+    pieces, size = [body], len(body)
+    while size <= size_max and message.get("more_body", False):
+        message = await _next(receive)
+        pieces.append(message.get("body", b""))
+        size += len(pieces[-1])
+    if size > size_max:
+        raise too_large(size_max)
+    return b"".join(pieces)
+
+
+def unpacked(body: bytes, encoding: str, size_max: int) -> bytes:
+    """The body without its ``Content-Encoding``."""
+    if encoding in ("", "identity"):
+        return body
+    if encoding not in ("gzip", "x-gzip"):
+        raise Refused(
+            415, "unsupported_media_type", f"bodies are plain or gzip, not {encoding[:40]!r}"
+        )
+    unpacking = zlib.decompressobj(_GZIP)
+    try:
+        plain = unpacking.decompress(body, size_max + 1)
+    except zlib.error as error:
+        raise Refused(400, "invalid_request", f"the body is not gzip: {error}") from error
+    if len(plain) > size_max:
+        raise too_large(size_max)
+    if not unpacking.eof or unpacking.unused_data:
+        raise Refused(400, "invalid_request", "the gzip body ends early, or goes on after its end")
+    return plain
+
+
+def too_large(size_max: int) -> Refused:
+    return Refused(
+        413,
+        "payload_too_large",
+        f"the body is over {size_max} bytes: send less at once",
+        detail={"limit": "body_bytes_max", "max": size_max},
+    )
+
+
+async def _next(receive: Receive) -> Message:
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise Gone
+    return message

@@ -1,0 +1,83 @@
+"""The console: static files that use the API as everybody else does.
+
+They tell nothing that is worth hiding, so they are open to all; what the console shows it asks for
+with the token that its user gives it. The policy lets a page load and ask nothing but this server,
+and run no script that is not one of these files: a topic's data could be somebody's markup.
+"""
+
+from __future__ import annotations
+
+import functools
+from importlib import resources
+from typing import Any
+
+from starlette.responses import Response
+
+from strandline.server.call import Call
+from strandline.server.routing import OPEN, Answer, Route
+from strandline.wire.problems import Refused
+
+_TYPES = {
+    "html": "text/html",
+    "css": "text/css",
+    "js": "text/javascript",
+    "svg": "image/svg+xml",
+}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "content-security-policy": POLICY,
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+    "cache-control": "no-store",
+}
+
+
+@functools.cache
+def files() -> dict[str, bytes]:
+    """All files of the console, by name."""
+    folder = resources.files("strandline").joinpath("console")
+    return {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file()}
+
+
+async def page(call: Call) -> Answer | Response:
+    """The page itself."""
+    return _file("index.html")
+
+
+async def file(call: Call) -> Answer | Response:
+    """What the page is made of."""
+    return _file(call.path["file"])
+
+
+def _file(name: str) -> Response:
+    content = files().get(name)
+    kind = _TYPES.get(name.rpartition(".")[2])
+    if content is None or kind is None:
+        raise Refused(404, "not_found", "the console has no such file")
+    return Response(content, media_type=kind, headers=_HEADERS)
+
+
+_PLAIN: dict[str, Any] = {"method": "GET", "needs": OPEN, "answers": {200: None}}
+
+ROUTES = (
+    Route(
+        path="/",
+        handler=page,
+        summary="The console",
+        gives=("text/html",),
+        **_PLAIN,
+    ),
+    Route(
+        path="/console/{file}",
+        handler=file,
+        summary="A file of the console",
+        gives=tuple(_TYPES.values()),
+        errors=("not_found",),
+        **_PLAIN,
+    ),
+)

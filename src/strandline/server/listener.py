@@ -1,0 +1,146 @@
+"""Sockets, connections and their upkeep: accepts, sweeps, keeps the date, drains.
+
+Uvicorn's protocol and ASGI machinery with a life of our own around it: its server begins with the
+application and ends with a signal, ours begins before the store is open and ends after streams were
+told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import ssl
+from collections.abc import Coroutine, Iterable
+from socket import socket
+
+import structlog
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from strandline.env.clock import Clock
+from strandline.server.connections import Connections
+from strandline.server.door import Door
+from strandline.server.gates import Gate
+from strandline.server.hot import Heads, Hot
+from strandline.server.live.socket import LiveWebSocket
+from strandline.server.parts import Parts
+from strandline.server.protocol import Protocol
+from strandline.server.proxies import Proxies
+from strandline.server.settings import ServerSettings
+
+_LOG = structlog.get_logger("strandline.server")
+_LOOK_S = 0.01
+_LAST_WORDS_S = 0.5
+
+
+class Listener:
+    """The network side of a server. Owned by the loop's thread."""
+
+    def __init__(
+        self,
+        door: Door,
+        settings: ServerSettings,
+        clock: Clock,
+        proxies: Proxies,
+        context: ssl.SSLContext | None,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._proxies = proxies
+        self._context = context
+        self._state = ServerState()
+        self.connections = Connections(settings.limits)
+        """Those that are open."""
+        self._servers: list[asyncio.Server] = []
+        self._upkeep: asyncio.Task[None] | None = None
+        self._hot: Hot | None = None
+        self._heads = Heads(clock.now_us())
+        self._config = Config(
+            app=door,
+            http=Protocol,
+            ws=LiveWebSocket,
+            ws_max_size=settings.limits.body_bytes_max,
+            ws_per_message_deflate=False,
+            interface="asgi3",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+        )
+        self._config.load()
+
+    async def start(self, sockets: Iterable[socket]) -> None:
+        """Accept connections from now on."""
+        self._keep_date()
+        loop = asyncio.get_running_loop()
+        handshake_s = self._settings.limits.receive_s_max if self._context else None
+        for listening in sockets:
+            server = await loop.create_server(
+                self._make_protocol,
+                sock=listening,
+                ssl=self._context,
+                ssl_handshake_timeout=handshake_s,
+            )
+            self._servers.append(server)
+        self._upkeep = loop.create_task(self._keep_up())
+
+    def serve(self, parts: Parts) -> None:
+        """The store is open: the hot path may be taken."""
+        self._hot = Hot(parts, Gate(self._settings), self._heads)
+        for connection in self.connections.open:
+            if isinstance(connection, Protocol):  # all are: the set knows less
+                connection.hot = self._hot
+
+    async def drain(self, streams: Coroutine[None, None, None]) -> None:
+        """Accept nothing new, end the streams, and let requests end within ``drain_s``."""
+        for server in self._servers:
+            server.close()
+        for connection in list(self._state.connections):
+            connection.shutdown()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._settings.drain_s
+        ending = loop.create_task(streams)
+        await asyncio.wait({ending}, timeout=self._settings.drain_s)
+        await self._until_quiet(deadline - loop.time())
+        ending.cancel()  # does nothing when it is done
+        for failure in await asyncio.gather(ending, return_exceptions=True):
+            if isinstance(failure, Exception):
+                _LOG.error("the streams could not be ended", exc_info=failure)
+
+    async def end(self) -> None:
+        """Close everything that is still open."""
+        for server in self._servers:
+            server.close()
+        for task in list(self._state.tasks):
+            task.cancel()
+        for connection in list(self.connections.open):
+            connection.cut()
+        await self._until_quiet(_LAST_WORDS_S)
+        if self._upkeep is not None:
+            self._upkeep.cancel()
+
+    def _make_protocol(self) -> Protocol:
+        protocol = Protocol(
+            self._config, self._state, self.connections, self._proxies, self._settings, self._heads
+        )
+        protocol.hot = self._hot
+        return protocol
+
+    async def _until_quiet(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        # Connections end in many ways, and this is the only one who waits for all of them.
+        while (self._state.connections or self._state.tasks) and loop.time() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_S)
+
+    async def _keep_up(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(self.connections.sweep_s)
+            self._keep_date()
+            self.connections.sweep(loop.time())
+
+    def _keep_date(self) -> None:
+        date = email.utils.formatdate(self._clock.now_us() / 1e6, usegmt=True).encode()
+        self._state.default_headers = [(b"date", date)]

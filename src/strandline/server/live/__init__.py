@@ -1,0 +1,1 @@
+"""Live delivery: watchers of topics, over SSE and WebSocket."""

@@ -1,0 +1,156 @@
+"""What is told on a stream, as the bytes that go out. Built once for all who get the same. Pure.
+
+An event of SSE is ``event``, ``data`` and ``id`` lines and an empty one; a WebSocket message is
+the same data with ``op``. How they are wrapped depends on what lies between us and the socket:
+
+    chunk   an SSE event as a chunk of HTTP's chunked transfer: straight to the transport
+    event   an SSE event, for an ASGI ``send`` that cuts chunks itself
+    frame   a WebSocket text frame: straight to the transport
+    text    a WebSocket message, for an ASGI ``send``
+
+The id of an event says where the reader then stands in every topic of the stream. With one topic
+it is the same for all who watch; with several it is put in for each of them.
+"""
+
+from __future__ import annotations
+
+import struct
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from strandline.errors import Invalid
+from strandline.record import Record, Tombstone
+from strandline.wire.records import Shown, told_page
+
+Wrapping = Literal["chunk", "event", "frame", "text"]
+
+RETRY_MS = 2000
+_text = msgspec.json.encode
+_marks = msgspec.json.Decoder(dict[str, int])
+_ID_SIZE_MAX = 256 * 1024
+
+
+class Frame(NamedTuple):
+    """Something to be told of one topic."""
+
+    event: str
+    body: bytes
+    """A JSON object."""
+    topic: str
+    cursor: int
+    """Where who was told of it stands then, -1 when it moves nobody."""
+
+    def wrapped(self, wrapping: Wrapping, marks: dict[str, int] | None = None) -> bytes:
+        """As bytes for the socket; ``marks`` are where the stream then stands in its topics."""
+        if wrapping in ("frame", "text"):
+            message = b'{"op":"%b",%b' % (self.event.replace("-", "_").encode(), self.body[1:])
+            return message if wrapping == "text" else text_frame(message)
+        if marks is None and self.cursor >= 0:
+            marks = {self.topic: self.cursor}
+        event = sse_event(self.event, self.body, None if marks is None else told_marks(marks))
+        return chunk(event) if wrapping == "chunk" else event
+
+
+def records(
+    topic: str, rows: Sequence[Record], shown: Shown, *, after: int, following: int, head_seq: int
+) -> Frame:
+    """Records, and the cursors before and behind them."""
+    body = b'{"topic":%b,"records":%b,"from_seq":%d,"to_seq":%d,"head_seq":%d}' % (
+        _text(topic),
+        told_page(rows, shown),
+        after,
+        following,
+        head_seq,
+    )
+    return Frame("record", body, topic, following)
+
+
+def tombstone(topic: str, gap: Tombstone, *, head_seq: int) -> Frame:
+    """Records were lost, and the reader goes on behind them."""
+    body = {
+        "topic": topic,
+        "reason": gap.reason,
+        "gap_from": gap.gap_from,
+        "gap_to": gap.gap_to,
+        "missed_estimate": gap.missed,
+        "earliest_seq": gap.gap_to + 1,
+        "head_seq": head_seq,
+    }
+    # Of a topic that was made anew everything comes, so the cursor is at its beginning.
+    return Frame("tombstone", _text(body), topic, 0 if gap.reason == "recreated" else gap.gap_to)
+
+
+def caught_up(topic: str, cursor: int, head_seq: int) -> Frame:
+    """There is no more for now: what comes next is new."""
+    return Frame("caught-up", _text({"topic": topic, "head_seq": head_seq}), topic, cursor)
+
+
+def topic_deleted(topic: str, head_seq: int, reason: str) -> Frame:
+    """The topic is gone; should one of its name be made, it is told from its beginning."""
+    body = {"topic": topic, "head_seq": head_seq, "reason": reason}
+    return Frame("topic-deleted", _text(body), topic, 0)
+
+
+def error(
+    status: int, code: str, message: str, *, retry_after_ms: int = 0, topics: Sequence[str] = ()
+) -> Frame:
+    """Something is wrong. 429 is a hint, 410 and the others are the end of the stream."""
+    body = {
+        "status": status,
+        "code": code,
+        "error": message,
+        "retry_after_ms": retry_after_ms,
+        "topics": list(topics),
+    }
+    return Frame("error", _text(body), "", -1)
+
+
+def sse_event(event: str, body: bytes, marks: bytes | None) -> bytes:
+    """One event. Blanks between JSON tokens may be line ends, which SSE takes as its own."""
+    if b"\n" in body or b"\r" in body:
+        body = b"\ndata: ".join(body.splitlines())
+    told = b"event: %b\ndata: %b\n" % (event.encode(), body)
+    return told + (b"\n" if marks is None else b"id: %b\n\n" % marks)
+
+
+def beginning(marks: dict[str, int]) -> bytes:
+    """The first lines of an SSE stream: an id without data moves the reader's last id alone."""
+    return b"retry: %d\nid: %b\n\n" % (RETRY_MS, told_marks(marks))
+
+
+def heartbeat(now_ms: int) -> bytes:
+    return b": hb %d\n\n" % now_ms
+
+
+def told_marks(marks: dict[str, int]) -> bytes:
+    """Where a reader stands, as the id of an event."""
+    return urlsafe_b64encode(_text(marks)).rstrip(b"=")
+
+
+def given_marks(text: str) -> dict[str, int]:
+    """Where a reader says that it stands."""
+    if len(text) > _ID_SIZE_MAX:
+        raise Invalid("Last-Event-ID is too long: send the last id that the stream told")
+    try:
+        padded = text.encode("ascii") + b"=" * (-len(text) % 4)
+        return _marks.decode(urlsafe_b64decode(padded))
+    except (ValueError, msgspec.MsgspecError) as failure:
+        raise Invalid("Last-Event-ID is not an id that a stream told") from failure
+
+
+def chunk(data: bytes) -> bytes:
+    """A piece of a body in HTTP's chunked transfer."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def text_frame(message: bytes) -> bytes:
+    """A whole text message as one frame of RFC 6455: final, not masked, as servers send."""
+    size = len(message)
+    if size < 126:
+        return struct.pack("!BB", 0x81, size) + message
+    if size < 1 << 16:
+        return struct.pack("!BBH", 0x81, 126, size) + message
+    return struct.pack("!BBQ", 0x81, 127, size) + message

@@ -1,0 +1,156 @@
+"""What a watcher wants of a topic: which records, which fields of them, how much at once. Pure.
+
+Watchers whose ``Wish`` is equal and who stand at the same place get the very same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from strandline.errors import Invalid
+from strandline.query.literals import Unfit, typed
+from strandline.record import Record
+from strandline.schema import Kind, Schema
+from strandline.server.live.frames import Wrapping
+from strandline.views.table import condition as conditions
+from strandline.views.table.condition import And, Condition, Not, Or
+from strandline.views.table.evaluate import matches
+from strandline.views.table.rows import plain_row
+from strandline.views.table.validation import validator_of
+from strandline.wire import live
+from strandline.wire.records import Shown
+
+Wanted = Callable[[Sequence[Record]], Sequence[Record]]
+
+
+class Sieve(NamedTuple):
+    """Which records are wanted, by what a record says of itself."""
+
+    tag: str | None = None
+    tag_prefix: str | None = None
+    key_prefix: bytes | None = None
+    where: Condition | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self == _OPEN
+
+    def takes(self, record: Record) -> bool:
+        """Whether tag and key are as wanted."""
+        tag = record.tag
+        if self.tag is not None and tag != self.tag:
+            return False
+        if self.tag_prefix is not None and not (tag or "").startswith(self.tag_prefix):
+            return False
+        if self.tag_prefix is not None and tag is None:
+            return False
+        if self.key_prefix is None:
+            return True
+        return record.key is not None and record.key.startswith(self.key_prefix)
+
+
+_OPEN = Sieve()
+
+
+class Wish(NamedTuple):
+    """Everything that the bytes for a watcher depend on, besides where it stands."""
+
+    wrapping: Wrapping
+    shown: Shown
+    node: str | None
+    sieve: Sieve
+    limit: int
+    size_max: int
+    is_strong: bool
+
+
+def wish_of(request: live.WatchRequest | live.Subscribe, wrapping: Wrapping) -> Wish:
+    """What a request wishes, defaults and bounds put in."""
+    return Wish(
+        wrapping,
+        Shown(
+            tags=request.include_tags,
+            meta=request.include_meta,
+            data=request.include_data,
+            micros=request.include_micros,
+        ),
+        request.node,
+        _sieve_of(request.filter),
+        min(request.limit or live.LIMIT, live.LIMIT_MAX),
+        min(request.max_batch_bytes or live.SIZE_OF_ZERO, live.SIZE_MAX),
+        request.consistency == "strong",
+    )
+
+
+def _sieve_of(wanted: live.Filter) -> Sieve:
+    where = None
+    if wanted.where is not None:
+        try:
+            where = conditions.decode(msgspec.json.encode(wanted.where))
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise Invalid(f"filter.where is no condition: {error}") from error
+    prefix = None if wanted.key_prefix is None else wanted.key_prefix.encode()
+    return Sieve(wanted.tag, wanted.tag_prefix, prefix, where)
+
+
+def sifter(sieve: Sieve, schema: Schema) -> Wanted:
+    """What takes the wanted records of a topic out of a page."""
+    if sieve.is_open:
+        return _all
+    if sieve.where is None:
+        return lambda rows: [record for record in rows if sieve.takes(record)]
+    where = bound(sieve.where, schema.kinds())
+    validator = validator_of(schema)
+
+    def sift(rows: Sequence[Record]) -> Sequence[Record]:
+        likely = [record for record in rows if sieve.takes(record)]
+        fitting = validator.fitting([record.data for record in likely])
+        return [
+            record
+            for record, row in zip(likely, fitting, strict=True)
+            if row is not None
+            and matches(where, plain_row(schema, record.seq, record.ts, _context(record), row))
+        ]
+
+    return sift
+
+
+def _all(rows: Sequence[Record]) -> Sequence[Record]:
+    return rows
+
+
+def _context(record: Record) -> str:
+    return "" if record.key is None else record.key.decode(errors="replace")
+
+
+def bound(where: Condition, kinds: dict[str, Kind]) -> Condition:
+    """A condition with literals of its fields' types; Invalid when the schema has no such field."""
+    match where:
+        case Not(of):
+            return Not(bound(of, kinds))
+        case And(of):
+            return And(tuple(bound(part, kinds) for part in of))
+        case Or(of):
+            return Or(tuple(bound(part, kinds) for part in of))
+    if where.field not in kinds:
+        known = ", ".join(kinds) or "none: it has no schema"
+        raise Invalid(f"the topic has no field {where.field!r} to filter by; it has {known}")
+    try:
+        return typed(where, where.field, kinds[where.field])
+    except Unfit as error:
+        raise Invalid(f"filter.where: {error}. {error.hint}".rstrip(". ")) from error
+
+
+def is_pattern(name: str) -> bool:
+    """Whether it stands for all topics that begin so. Names have no stars."""
+    return "*" in name
+
+
+def prefix_of(pattern: str) -> str:
+    """What the names of a pattern begin with."""
+    if not pattern.endswith("*") or pattern.count("*") > 1:
+        raise Invalid(f"{pattern!r} is no pattern: write the beginning of a name, then one *")
+    return pattern[:-1]

@@ -1,0 +1,125 @@
+"""What a server writes down: a line each, for people (``text``) or machines (``json``).
+
+    2026-11-16T23:40:43.123Z error    a request met a bug    path=/v0/topics/a request_id=66-d
+
+A log is read in terminals and split at line ends, and what clients send ends up in it: so control
+characters are written as escapes, in names, values and tracebacks alike, and no line is longer than
+``LINE_MAX``. Secrets of tokens are taken out wherever they stand, and so are values whose name says
+that they are secret. What libraries log with the standard module comes the same way.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import Callable, MutableMapping
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+import msgspec
+import structlog
+
+from strandline.env.clock import Clock
+from strandline.errors import Invalid
+from strandline.security.tokens import redacted
+
+LINE_MAX = 16_384
+FORMATS = ("text", "json")
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_SECRET = re.compile(r"authorization|password|secret|token|ticket|cookie|api_?key", re.IGNORECASE)
+_NOT_SECRET = frozenset({"token_id"})
+_Event = MutableMapping[str, Any]
+
+
+def configure(log_format: str, clock: Clock, stream: TextIO | None = None) -> None:
+    """Let everything in this process be logged in this format, to standard error by default."""
+    if log_format not in FORMATS:
+        raise Invalid(f"log_format is {log_format!r}: give {' or '.join(FORMATS)}")
+    target = sys.stderr if stream is None else stream
+    processors: list[Callable[[Any, str, _Event], Any]] = [
+        structlog.stdlib.add_log_level,
+        _stamper(clock),
+        structlog.processors.format_exc_info,
+        cleaned,
+        line_of_json if log_format == "json" else line_of_text,
+    ]
+    structlog.configure(
+        processors=processors,
+        logger_factory=structlog.PrintLoggerFactory(target),
+        cache_logger_on_first_use=False,
+    )
+    handler = _Handler()
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(logging.WARNING)
+
+
+def cleaned(_logger: object, _method: str, event: _Event) -> _Event:
+    """The event without secrets."""
+    return {name: _plain(name, value) for name, value in event.items()}
+
+
+def line_of_text(_logger: object, _method: str, event: _Event) -> str:
+    """The event as a line for people."""
+    event = dict(event)
+    stamp, level = event.pop("at", ""), event.pop("level", "info")
+    told = _escaped(str(event.pop("event", "")))
+    fields = " ".join(f"{_escaped(name)}={_shown(value)}" for name, value in event.items())
+    return _cut(f"{stamp} {level:<8} {told}{'    ' if fields else ''}{fields}")
+
+
+def line_of_json(_logger: object, _method: str, event: _Event) -> str:
+    """The event as a line for machines."""
+    text = msgspec.json.encode(event, enc_hook=str).decode()
+    if len(text) > LINE_MAX:
+        short = {name: _cut(str(value), LINE_MAX // 8) for name, value in event.items()}
+        text = msgspec.json.encode(short).decode()
+    return _CONTROL.sub(_escape, text)
+
+
+class _Handler(logging.Handler):
+    """Hands what libraries log on. Safe from many threads."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        tell = structlog.get_logger(record.name)
+        level = "error" if record.levelno >= logging.ERROR else "warning"
+        try:
+            getattr(tell, level)(record.getMessage(), exc_info=record.exc_info or None)
+        except Exception:  # noqa: BLE001 - a log that fails must not take its caller with it
+            self.handleError(record)
+
+
+def _stamper(clock: Clock) -> Callable[[Any, str, _Event], _Event]:
+    def stamp(_logger: object, _method: str, event: _Event) -> _Event:
+        moment = datetime.fromtimestamp(clock.now_us() / 1_000_000, UTC)
+        event["at"] = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return event
+
+    return stamp
+
+
+def _plain(name: str, value: object) -> object:
+    if _SECRET.search(name) and name not in _NOT_SECRET:
+        return "***"
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    return redacted(value if isinstance(value, str) else repr(value))
+
+
+def _shown(value: object) -> str:
+    text = _escaped(str(value))
+    return f'"{text}"' if " " in text or not text else text
+
+
+def _escaped(text: str) -> str:
+    return _CONTROL.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return f"\\u{ord(found.group()):04x}"
+
+
+def _cut(text: str, size_max: int = LINE_MAX) -> str:
+    return text if len(text) <= size_max else text[: size_max - 1] + "…"

@@ -1,0 +1,202 @@
+"""What a command or a SELECT needs to be allowed, found before anything runs.
+
+    QUERY, REPLAY, EXPLAIN, PLOT        read of every event it names
+    REPLAY without an event             read of every event there is
+    REMEMBER                            the same, and create of remembered:<alias>
+    SHOW, FORGET                        read of the events of what is remembered; FORGET also delete
+                                        of remembered:<alias>
+    STORE                               write
+    DEFINE                              create and config
+    DELETE                              delete
+    FLUSH                               config of every event there is
+    LIST USERS, SHOW PERMISSIONS        tokens
+    CREATE USER, GRANT, REVOKE          everything there is
+    PING                                nothing
+    BATCH                               what its commands need
+
+A relation of SQL needs read of its topic; ``remembered.x`` read of the events that it was made of.
+Names are looked for among those that one may read alone, so that no error tells another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from strandline.errors import Forbidden, NotFound, UnknownTopic
+from strandline.query import commands
+from strandline.query.commands import Command, Name
+from strandline.query.parsing import parse
+from strandline.query.problems import Mistake
+from strandline.query.remember.remembered import PREFIX
+from strandline.query.sql.statement import Named, Statement
+from strandline.security.principal import Principal
+from strandline.security.rules import allowed
+from strandline.security.scopes import Action, Scopes
+from strandline.server.auth import Auth
+from strandline.store import Store
+from strandline.topic.topic import Topic
+from strandline.views.views import Views
+
+
+class Needed(NamedTuple):
+    """An action on a topic; without one, on the server."""
+
+    action: Action
+    topic: str = ""
+
+
+EVERYTHING = Needed("tokens", "*")
+"""Who gives rights to others must have them all: else he could give himself more."""
+
+
+class Sight:
+    """What one principal may read of a store: the rest is not there. Safe from many threads."""
+
+    def __init__(self, store: Store, scopes: Scopes) -> None:
+        self._store = store
+        self._scopes = scopes
+        self.id = store.id
+
+    @property
+    def views(self) -> Views:
+        return self._store.views
+
+    def sees(self, name: str) -> bool:
+        return allowed(self._scopes, "read", name)
+
+    def topics(self, prefix: str = "") -> list[str]:
+        return [name for name in self._store.topics(prefix) if self.sees(name)]
+
+    def existing_topic(self, name: str) -> Topic:
+        if not self.sees(name):
+            raise UnknownTopic(f"there is no topic {name!r}")
+        return self._store.existing_topic(name)
+
+    def needs_of_command(self, command: Command) -> Iterator[Needed]:
+        """What a command needs."""
+        match command:
+            case commands.Ping():
+                return
+            case commands.Flush():
+                for name in self._events():
+                    yield Needed("config", name)
+            case commands.StoreEvent(event=event):
+                yield Needed("write", event.text)
+            case commands.Define(event=event):
+                yield Needed("create", event.text)
+                yield Needed("config", event.text)
+            case commands.DeleteEvents(event=event):
+                yield Needed("delete", event.text)
+            case commands.Query() | commands.Replay() | commands.Plot():
+                yield from self._reads(command)
+            case commands.Explain(query=query):
+                yield from self._reads(query)
+            case commands.Remember(query=query, alias=alias):
+                yield from self._reads(query)
+                yield Needed("create", PREFIX + alias)
+            case commands.Show(alias=alias):
+                yield from self.needs_of_alias(alias)
+            case commands.Forget(alias=alias):
+                yield from self.needs_of_alias(alias)
+                yield Needed("delete", PREFIX + alias)
+            case commands.Batch(commands=several):
+                for each in several:
+                    yield from self.needs_of_command(each)
+            case commands.ListUsers() | commands.ShowPermissions():
+                yield Needed("tokens")
+            case _:
+                yield EVERYTHING
+
+    def needs_of_alias(self, alias: str) -> Iterator[Needed]:
+        """What is needed to see what is remembered. An alias that is not there is told plainly."""
+        try:
+            text = self._store.questions.remembered.describe(alias).query
+        except NotFound as error:
+            raise NotFound(f"there is no remembered query {alias!r}") from error
+        query = parse(text)
+        assert isinstance(query, commands.Query), "only queries are remembered"
+        yield from self._reads(query)
+
+    def needs_of_sql(self, statement: Statement) -> Iterator[Needed]:
+        """What a SELECT needs."""
+        seen = self.topics()
+        for named in statement.relations:
+            if named.schema.lower() == "remembered":
+                yield from self.needs_of_alias(named.name)
+            else:
+                yield Needed("read", _found(named, seen))
+
+    def without_names(self, error: Mistake) -> Mistake:
+        """An error without a hint at what one may not read."""
+        hidden = (name for name in self._store.topics() if not self.sees(name))
+        if not any(name in error.hint for name in hidden):
+            return error
+        return Mistake(error.message, error.text, error.at)
+
+    def _reads(
+        self, question: commands.Query | commands.Replay | commands.Plot
+    ) -> Iterator[Needed]:
+        for name in self._named(question):
+            yield Needed("read", name)
+
+    def _named(self, question: commands.Query | commands.Replay | commands.Plot) -> list[str]:
+        names: list[Name | None] = []
+        match question:
+            case commands.Query(event=event, steps=steps):
+                names = [event, *(step.event for step in steps)]
+            case commands.Replay(event=None):
+                return self._events_to_read()
+            case commands.Replay(event=event):
+                names = [event]
+            case commands.Plot(metrics=metrics):
+                names = [name for metric in metrics for name in (metric.event, metric.then)]
+        return [name.text for name in names if name is not None]
+
+    def _events_to_read(self) -> list[str]:
+        every = self._events()
+        if not all(map(self.sees, every)):
+            raise Forbidden("you may not read every event: name one")
+        return every
+
+    def _events(self) -> list[str]:
+        return self._store.questions.events()
+
+
+def _found(named: Named, seen: list[str]) -> str:
+    """The topic that a relation is of: one that may be read, else what was written."""
+    name = named.name.partition("/")[0]
+    if name in seen:
+        return name
+    alike = [each for each in seen if each.lower() == name.lower()]
+    return alike[0] if len(alike) == 1 else name
+
+
+def check(auth: Auth, who: Principal, needs: Iterable[Needed]) -> None:
+    """Forbidden, unless all of it is allowed."""
+    for need in needs:
+        if need is EVERYTHING:
+            auth.authorise_everything(who)
+        else:
+            auth.authorise(who, need.action, need.topic)
+
+
+def told_in_audit(command: Command) -> Iterator[dict[str, object]]:
+    """What of a command is put on record: its kind and names, never its text, which may be keys."""
+    match command:
+        case commands.Batch(commands=several):
+            for each in several:
+                yield from told_in_audit(each)
+        case commands.Define(event=event) | commands.DeleteEvents(event=event):
+            yield {"command": type(command).__name__, "names": [event.text]}
+        case commands.CreateUser(user=user) | commands.RevokeKey(user=user):
+            yield {"command": type(command).__name__, "user": user}
+        case commands.Grant(user=user) | commands.Revoke(user=user):
+            names = [name.text for name in command.events]
+            permissions = list(command.permissions)
+            told = {"user": user, "names": names, "permissions": permissions}
+            yield {"command": type(command).__name__, **told}
+        case commands.Remember(alias=alias) | commands.Forget(alias=alias):
+            yield {"command": type(command).__name__, "names": [alias]}
+        case _:
+            return

@@ -1,0 +1,48 @@
+"""The parts of a running server, handed to every request. Wired in ``serve.py``; no rules."""
+
+from __future__ import annotations
+
+from strandline.env.clock import Clock
+from strandline.server.auth import Auth
+from strandline.server.bridge import Bridge
+from strandline.server.counters import Counters
+from strandline.server.fullness import Fullness
+from strandline.server.live.hub import Hub
+from strandline.server.settings import ServerSettings
+from strandline.store import Store
+from strandline.topic.topic import Topic
+
+
+class Parts:
+    """What requests are answered with. Owned by the loop's thread."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        settings: ServerSettings,
+        clock: Clock,
+        bridge: Bridge,
+        auth: Auth,
+        hub: Hub,
+    ) -> None:
+        self.store = store
+        self.settings = settings
+        self.clock = clock
+        self.bridge = bridge
+        self.auth = auth
+        """Who asks, and whether he may: ``authenticate``, ``authorise``."""
+        self.hub = hub
+        """Live delivery: who waits for which topic."""
+        self.draining = False
+        """Whether the server is going down: streams end, requests get 503."""
+        self.handles: dict[str, Topic] = {}
+        """Topics that were asked for lately: ``handles.py``."""
+        self.read_at_ms: dict[str, int] = {}
+        """When topics were last read by somebody, in milliseconds: ``priority.py``."""
+        self.began_s = clock.monotonic()
+        """When the server began, on the monotonic clock."""
+        self.counters = Counters()
+        """What was done since then: ``metrics.py``."""
+        self.fullness = Fullness(store, settings, clock, bridge)
+        """Whether there is room for more records."""

@@ -1,0 +1,172 @@
+"""Answers of questions as JSON, NDJSON lines or Arrow, and what stands in their fields. Pure."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Generator, Iterator, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from strandline.errors import Invalid, StrandlineError
+from strandline.query.result import Result
+from strandline.query.told import Told
+from strandline.server.arrow_streams import ipc_chunks
+from strandline.wire import results as wire
+from strandline.wire.problems import problem_of
+
+ROWS_AT_ONCE = 1000
+_INT_MAX = 2**63
+_encode = msgspec.json.Encoder().encode
+
+
+def columns_of(schema: pa.Schema) -> list[wire.Column]:
+    return [wire.Column(field.name, str(field.type)) for field in schema]
+
+
+def rows_of(batch: pa.RecordBatch) -> list[list[Any]]:
+    """Rows of a batch, of values that JSON has."""
+    columns = [_values(column) for column in batch.columns]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def json_chunks(result: Result) -> Generator[bytes]:
+    """``wire.Result`` as JSON, some rows at a time."""
+    yield b'{"columns":%b,"rows":[' % _encode(columns_of(result.schema))
+    comma = b""
+    for batch in result.batches(ROWS_AT_ONCE):
+        yield comma + _encode(rows_of(batch))[1:-1]
+        comma = b","
+    yield b'],"message":%b' % _encode(result.message)
+    chart = chart_of(result)
+    yield b"}" if chart is None else b',"chart":%b}' % _encode(chart)
+
+
+def ndjson_chunks(
+    schema: pa.Schema, batches: Iterator[pa.RecordBatch], message: str | None = None
+) -> Generator[bytes]:
+    """Lines: the schema, rows, the end."""
+    count = 0
+    yield _encode(wire.SchemaLine(columns=columns_of(schema))) + b"\n"
+    for batch in batches:
+        for first in range(0, batch.num_rows, ROWS_AT_ONCE):
+            rows = rows_of(batch.slice(first, ROWS_AT_ONCE))
+            count += len(rows)
+            yield _encode(wire.RowsLine(rows=rows)) + b"\n"
+    end = wire.EndLine(row_count=count, message=f"{count} rows" if message is None else message)
+    yield _encode(end) + b"\n"
+
+
+def error_told(lines: Generator[bytes]) -> Generator[bytes]:
+    """The same lines; what fails behind the first of them is told in the last."""
+    has_begun = False
+    try:
+        with contextlib.closing(lines):
+            for line in lines:
+                yield line
+                has_begun = True
+    except StrandlineError as error:
+        if not has_begun:
+            raise
+        problem = problem_of(error)
+        told = {"code": problem.code, "message": problem.message, "detail": problem.detail}
+        yield _encode(wire.ErrorLine(error=told)) + b"\n"
+
+
+def arrow_chunks(result: Result) -> Generator[bytes]:
+    """An IPC stream, with what is not rows in the schema's metadata."""
+    metadata = {wire.MESSAGE: result.message.encode()}
+    chart = chart_of(result)
+    if chart is not None:
+        metadata[wire.CHART] = _encode(chart)
+    schema = result.schema.with_metadata({**(result.schema.metadata or {}), **metadata})
+    batches = (batch.replace_schema_metadata(schema.metadata) for batch in result.batches(8192))
+    return ipc_chunks(schema, batches)
+
+
+def chart_of(result: Result) -> dict[str, Any] | None:
+    """The Vega-Lite specification of a PLOT."""
+    chart = result.chart if isinstance(result, Told) else None
+    return None if chart is None else chart.vega
+
+
+def params_of(given: list[Any] | dict[str, Any] | None) -> list[Any] | dict[str, Any] | None:
+    """Parameters as Python values."""
+    if isinstance(given, list):
+        return [_param(value) for value in given]
+    return None if given is None else {name: _param(value) for name, value in given.items()}
+
+
+def _param(value: Any) -> Any:
+    if isinstance(value, dict):
+        (name, inner), *others = value.items() or [("", None)]
+        if not others and name == "$base64" and isinstance(inner, str):
+            return _converted(inner, bytes, "base64")
+        if not others and name == "$time" and isinstance(inner, str):
+            return _converted(inner, datetime, "a time")
+    return value
+
+
+def _converted(text: str, kind: type, what: str) -> Any:
+    try:
+        return msgspec.convert(text, kind)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"a parameter is no {what}: {error}") from error
+
+
+def _values(column: pa.Array) -> Sequence[Any]:
+    if pa.types.is_timestamp(column.type):
+        return _moments(column)
+    values: list[Any] = column.to_pylist()
+    plain = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_floating)
+    if any(kind(column.type) for kind in plain):
+        return values  # msgspec tells what is not a number as null
+    return [_plain(value) for value in values]
+
+
+def _moments(column: pa.Array) -> list[str | None]:
+    micros = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64())
+    zone = "Z" if column.type.tz else ""
+    return [None if each is None else _moment(each, zone) for each in micros.to_pylist()]
+
+
+def _moment(micros: int, zone: str) -> str:
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
+    except OverflowError:
+        return f"{micros}us"
+    return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + zone
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON can tell."""
+    way = _WAYS.get(type(value))
+    return value if way is None else way(value)
+
+
+def _whole(value: int) -> int | str:
+    return value if -_INT_MAX <= value < 2 * _INT_MAX else str(value)
+
+
+def _decimal(value: Decimal) -> Any:
+    if value == value.to_integral_value() and value.as_tuple().exponent == 0:
+        return _whole(int(value))
+    return str(value)
+
+
+_WAYS: dict[type, Callable[[Any], Any]] = {
+    int: _whole,
+    float: lambda value: value if math.isfinite(value) else None,
+    Decimal: _decimal,
+    datetime: lambda value: value.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+    date: lambda value: value.isoformat(),
+    time: lambda value: value.isoformat(),
+    timedelta: lambda value: value.total_seconds(),
+    list: lambda value: [_plain(each) for each in value],
+    tuple: lambda value: [_plain(each) for each in value],
+    dict: lambda value: {str(name): _plain(each) for name, each in value.items()},
+}

@@ -1,0 +1,238 @@
+"""Routes of questions: commands, SQL, and remembered queries.
+
+What a text needs is found by parsing it, and asked for before anything runs (``naming.py``). In
+Arrow and as NDJSON an answer of SQL is calculated while it is sent; as JSON it is put together
+first, so that an error can still be told as one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from functools import partial
+
+import msgspec
+import pyarrow as pa
+from starlette.responses import Response
+
+from strandline.errors import Invalid
+from strandline.query.parsing import parse
+from strandline.query.problems import Mistake
+from strandline.query.remember.changes import Change
+from strandline.query.remember.description import Description
+from strandline.query.result import Result
+from strandline.query.told import Told
+from strandline.server import auditing, naming
+from strandline.server import result_formats as formats
+from strandline.server.arrow_streams import ipc_chunks, ipc_of, streamed, wants
+from strandline.server.call import Call
+from strandline.server.event_stream import EVENTS, RECHECK_S, EventStream, frame
+from strandline.server.naming import Needed, Sight, check
+from strandline.server.opened import check_room
+from strandline.server.routing import OPEN, Answer, Route
+from strandline.wire import results as wire
+from strandline.wire.results import ARROW, NDJSON
+
+JSON = "application/json"
+
+Stream = Callable[[], contextlib.AbstractContextManager[pa.RecordBatchReader]]
+"""Opens an answer that is calculated while it is read."""
+
+
+async def command(call: Call) -> Response:
+    """Do what a command says."""
+    call.parts.auth.check_live(call.who)
+    text = _text(call) if call.media_type == wire.COMMAND else call.body.command
+    sight = _sight(call)
+    parsed = await call.parts.bridge.run(parse, text)
+    needs = await _listed(call, sight.needs_of_command(parsed))
+    check(call.parts.auth, call.who, needs)
+    if any(need.action == "write" for need in needs):
+        check_room(call)
+    try:
+        result = await call.parts.bridge.slow(call.parts.store.run, text)
+    except Mistake as error:
+        raise await call.parts.bridge.run(sight.without_names, error) from None
+    for told in naming.told_in_audit(parsed):
+        await auditing.tell(call, "command", **told)
+    return await _answer(call, result)
+
+
+async def sql(call: Call) -> Response:
+    """Ask a SELECT over topics, views and tables, all at one moment."""
+    call.parts.auth.check_live(call.who)
+    asked: wire.Sql = wire.Sql(sql=_text(call)) if call.media_type == wire.SQL else call.body
+    questions, sight = call.parts.store.questions, _sight(call)
+    statement = await call.parts.bridge.run(questions.statement, asked.sql)
+    check(call.parts.auth, call.who, await _listed(call, sight.needs_of_sql(statement)))
+    text, as_of, params = asked.sql, asked.as_of, formats.params_of(asked.params)
+    if wants(call, ARROW) or wants(call, NDJSON):
+        stream = partial(questions.stream, text, as_of=as_of, params=params, store=sight)
+        if wants(call, ARROW):
+            return await streamed(call, _arrow(stream), ARROW)
+        return await streamed(call, formats.error_told(_lines(stream)), NDJSON)
+    ask = partial(questions.sql, text, as_of=as_of, params=params, store=sight)
+    return await _answer(call, await call.parts.bridge.slow(ask))
+
+
+async def remembered(call: Call) -> Answer:
+    """Remembered queries whose events one may read."""
+    call.parts.auth.check_live(call.who)
+    found = await call.parts.bridge.run(call.parts.store.questions.remembered.list)
+    sight = _sight(call)
+    seen = []
+    for each in found:
+        needs = await _listed(call, sight.needs_of_alias(each.alias))
+        if all(sight.sees(need.topic) for need in needs):
+            seen.append(_described(each))
+    return Answer(wire.RememberedList(remembered=seen))
+
+
+async def describe(call: Call) -> Answer:
+    alias = call.path["alias"]
+    await _allow_alias(call, alias)
+    found = await call.parts.bridge.run(call.parts.store.questions.remembered.describe, alias)
+    return Answer(_described(found))
+
+
+async def follow(call: Call) -> EventStream:
+    """What changes in the answer of a remembered query."""
+    alias = call.path["alias"]
+    await _allow_alias(call, alias)
+    after = call.connection.headers.get("last-event-id") or call.query.after
+    return EventStream(call, _changes(call, alias, after))
+
+
+async def _changes(call: Call, alias: str, after: str) -> AsyncIterator[bytes | None]:
+    remembered, slow = call.parts.store.questions.remembered, call.parts.bridge.slow
+    look = remembered.following(alias, after)
+    while True:
+        heads = await slow(remembered.heads, alias)
+        change = await slow(look)
+        yield None if change is None else frame("change", _change(change), change.cursor)
+        if change is None:
+            event, head = next(iter(heads.items()))
+            topic = call.parts.store.existing_topic(event)
+            several = 0.1 if len(heads) > 1 else RECHECK_S
+            await call.parts.hub.wait_for(topic, head, several)
+
+
+async def _answer(call: Call, result: Result) -> Response:
+    """An answer that is there, in the form that was asked for."""
+    chart = result.chart if isinstance(result, Told) else None
+    if wants(call, wire.PNG) or wants(call, wire.VEGA):
+        if chart is None:
+            raise Invalid("only a PLOT gives a chart: accept JSON, NDJSON or Arrow")
+        if wants(call, wire.PNG):
+            return Response(await call.parts.bridge.slow(chart.png), media_type=wire.PNG)
+        return Response(msgspec.json.encode(chart.vega), media_type=wire.VEGA)
+    if wants(call, ARROW):
+        return await streamed(call, formats.arrow_chunks(result), ARROW)
+    if wants(call, NDJSON):
+        chunks = formats.ndjson_chunks(result.schema, result.batches(), result.message)
+        return await streamed(call, chunks, NDJSON)
+    return await streamed(call, formats.json_chunks(result), JSON)
+
+
+def _arrow(stream: Stream) -> Generator[bytes]:
+    with stream() as reader:
+        yield from ipc_chunks(reader.schema, reader)
+
+
+def _lines(stream: Stream) -> Generator[bytes]:
+    with stream() as reader:
+        yield from formats.ndjson_chunks(reader.schema, reader)
+
+
+async def _allow_alias(call: Call, alias: str) -> None:
+    call.parts.auth.check_live(call.who)
+    check(call.parts.auth, call.who, await _listed(call, _sight(call).needs_of_alias(alias)))
+
+
+async def _listed(call: Call, needs: Iterator[Needed]) -> list[Needed]:
+    """Needs, found on a thread: it may take a look into views."""
+    return await call.parts.bridge.run(list, needs)
+
+
+def _sight(call: Call) -> Sight:
+    return Sight(call.parts.store, call.parts.auth.scopes(call.who))
+
+
+def _text(call: Call) -> str:
+    try:
+        return call.raw.decode()
+    except UnicodeDecodeError as error:
+        raise Invalid(f"the body is not UTF-8: {error}") from error
+
+
+def _change(change: Change) -> wire.Followed:
+    return wire.Followed(
+        cursor=change.cursor,
+        anew=change.anew,
+        added_arrow=ipc_of(change.added),
+        removed_arrow=ipc_of(change.removed),
+    )
+
+
+def _described(found: Description) -> wire.Remembered:
+    return wire.Remembered(
+        alias=found.alias,
+        query=found.query,
+        kind=found.kind,
+        rows=found.rows,
+        bytes=found.bytes,
+        runs=found.runs,
+        behind=found.behind,
+        created_us=found.created_us,
+        refreshed_us=found.refreshed_us,
+    )
+
+
+_RESULTS = (JSON, NDJSON, ARROW)
+_route = partial(Route, needs=OPEN, errors=("forbidden", "not_found", "topic_not_found"))
+
+ROUTES: tuple[Route, ...] = (
+    _route(
+        method="POST",
+        path="/v0/command",
+        handler=command,
+        summary="Do what a command says; it needs rights on every event that it names.",
+        body=wire.Command,
+        takes=(JSON, wire.COMMAND),
+        answers={200: wire.Result},
+        gives=(*_RESULTS, wire.VEGA, wire.PNG),
+    ),
+    _route(
+        method="POST",
+        path="/v0/sql",
+        handler=sql,
+        summary="Ask a SELECT; it needs read of every topic that it names.",
+        body=wire.Sql,
+        takes=(JSON, wire.SQL),
+        answers={200: wire.Result},
+        gives=_RESULTS,
+    ),
+    _route(
+        method="GET",
+        path="/v0/remembered",
+        handler=remembered,
+        summary="Remembered queries whose events one may read.",
+        answers={200: wire.RememberedList},
+    ),
+    _route(
+        method="GET",
+        path="/v0/remembered/{alias}",
+        handler=describe,
+        summary="A remembered query: what it is, and how far it has come.",
+        answers={200: wire.Remembered},
+    ),
+    _route(
+        method="GET",
+        path="/v0/remembered/{alias}/follow",
+        handler=follow,
+        summary="What changes in the answer of a remembered query, as an SSE stream.",
+        query=wire.FollowQuery,
+        answers={200: None},
+        gives=(EVENTS,),
+    ),
+)

@@ -1,0 +1,1 @@
+"""What crosses the network, as values: bodies, records, errors. For server and client; pure."""

@@ -1,0 +1,176 @@
+"""Measurements on the wire. Times are nanoseconds since 1970 (``_ns``), or RFC 3339 text.
+
+In Arrow an answer has the columns ``group`` (int64: its place in ``groups``), ``at`` (int64,
+nanoseconds) and ``value``; the schema's metadata has under ``strandline.answer`` as JSON what is in
+``AnswerHead``. JSON has no NaN and no infinity: they are null there.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+LINES = "application/x-line-protocol"
+
+Number = int | float | bool
+Time = int | str
+Duration = int | str
+"""``"5m"``, or nanoseconds."""
+
+
+class WritePoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    measurement: str
+    fields: dict[str, Number]
+    tags: dict[str, str] = {}
+    at_ns: Time | None = None
+    """Without it now."""
+
+
+class LinesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    precision: Literal["ns", "us", "ms", "s"] = "ns"
+
+
+class TableQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the columns of an Arrow body are."""
+
+    measurement: str
+    at: str = "at"
+    tags: str = ""
+    """Names of columns, with commas between them."""
+
+
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """Where it landed; 0 when there was nothing to write."""
+
+    first_seq: int
+    last_seq: int
+    head_seq: int
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    query: str
+    """In the pipe language."""
+
+
+class Read(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    measurement: str
+    field: str | None = None
+    tags: dict[str, str] = {}
+    first_ns: Time | None = None
+    next_ns: Time | None = None
+    limit: int | None = None
+
+
+class Aggregate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    measurement: str
+    aggregate: str
+    field: str | None = None
+    window: Duration | None = None
+    by: list[str] | Literal["*"] = []
+    tags: dict[str, str] = {}
+    first_ns: Time | None = None
+    next_ns: Time | None = None
+
+
+class AnswerHead(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    groups: list[dict[str, str]]
+
+
+class AnswerSeries(msgspec.Struct, frozen=True, kw_only=True):
+    tags: dict[str, str]
+    at_ns: list[int]
+    values: list[Number | None]
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    series: list[AnswerSeries]
+    """One for each group that has values."""
+
+
+class Names(msgspec.Struct, frozen=True, kw_only=True):
+    measurements: list[str]
+
+
+class FieldsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    measurement: str
+
+
+class Fields(msgspec.Struct, frozen=True, kw_only=True):
+    fields: dict[str, str]
+
+
+class SeriesOf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    measurement: str
+    tags: dict[str, str] = {}
+
+
+class SeriesFound(msgspec.Struct, frozen=True, kw_only=True):
+    series: list[dict[str, str]]
+
+
+class MeasurementCardinality(msgspec.Struct, frozen=True, kw_only=True):
+    series: int
+    fields: int
+    tags: dict[str, int]
+
+
+class Cardinality(msgspec.Struct, frozen=True, kw_only=True):
+    series: int
+    measurements: dict[str, MeasurementCardinality]
+
+
+class KeepRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    measurement: str
+    keep: Duration | None = None
+    """Without it points stay for ever."""
+
+
+class DownsampleRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    source: str
+    into: str
+    window: Duration
+    aggregates: tuple[str, ...] = ("avg",)
+    by: list[str] | Literal["*"] = "*"
+    delay: Duration = 0
+
+
+class StopRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    into: str
+
+
+class Keep(msgspec.Struct, frozen=True, kw_only=True, tag="keep"):
+    measurement: str
+    keep_ns: int
+
+
+class Downsample(msgspec.Struct, frozen=True, kw_only=True, tag="downsample"):
+    source: str
+    into: str
+    window_ns: int
+    aggregates: list[str]
+    by: list[str] | None = None
+    delay_ns: int = 0
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    rules: list[Keep | Downsample]
+
+
+class MetricsState(msgspec.Struct, frozen=True, kw_only=True):
+    """The view in numbers; what they mean is in docs/guide/metrics.md."""
+
+    points: int
+    blocks: int
+    runs: int
+    memory_bytes: int
+    ignored_records: int
+    other_kind_points: int
+    below_floor_points: int
+    refused_writes: int
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    topic: str

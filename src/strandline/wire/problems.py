@@ -1,0 +1,156 @@
+"""Errors on the wire: `{"error": {"code", "message", "detail"?}}` and their status.
+
+    StrandlineError  --problem_of-->  Problem  --as JSON-->  ...  --error_of-->  StrandlineError
+
+``code`` is for people and other languages: one of the codes of the topics API. ``detail.kind`` is
+the ``code`` of the error's class in ``errors.py``, so that a client raises what an open store would
+raise.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from strandline import errors
+from strandline.errors import StrandlineError
+
+
+class Refused(StrandlineError):
+    """A request that is wrong as HTTP: its status and code say how. Raised by the server alone."""
+
+    code = "refused"
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        detail: dict[str, Any] | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.problem = Problem(status, code, message, detail or {}, retry_after_s)
+
+
+class Problem(NamedTuple):
+    """An error as it is told to a client."""
+
+    status: int
+    code: str
+    message: str
+    detail: dict[str, Any]
+    retry_after_s: float | None = None
+
+    def body(self) -> bytes:
+        told: dict[str, Any] = {"code": self.code, "message": self.message}
+        if self.detail:
+            told["detail"] = self.detail
+        return msgspec.json.encode({"error": told})
+
+
+_RETRY_S = 1.0
+
+# The first class that fits counts: the more special ones stand before what they inherit from.
+_TABLE: tuple[tuple[type[StrandlineError], int, str, float | None], ...] = (
+    (errors.UnknownTopic, 404, "topic_not_found", None),
+    (errors.TooLarge, 400, "record_too_large", None),
+    (errors.NotInstalled, 501, "not_installed", None),
+    (errors.Invalid, 400, "invalid_request", None),
+    (errors.Forbidden, 403, "forbidden", None),
+    (errors.NotFound, 404, "not_found", None),
+    (errors.TopicExists, 409, "topic_exists_incompatible", None),
+    (errors.TopicFull, 422, "topic_full", None),
+    (errors.Conflict, 409, "conflict", None),
+    (errors.RecordsLost, 410, "records_lost", None),
+    (errors.DiskFull, 507, "disk_full", 10.0),
+    (errors.MemoryPressure, 429, "throttled", _RETRY_S),
+    (errors.Unavailable, 503, "unavailable", _RETRY_S),
+    (errors.Closed, 503, "shutting_down", _RETRY_S),
+    (errors.NewerFormat, 500, "newer_format", None),
+    (errors.Corrupt, 500, "corrupt", None),
+    (errors.StrandlineError, 500, "internal", None),
+)
+
+
+_CLASSES: dict[str, type[StrandlineError]] = {
+    kind.code: kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, StrandlineError)
+}
+"""By what ``detail.kind`` says."""
+
+_BY_CODE: dict[str, type[StrandlineError]] = {
+    "unauthorized": errors.Forbidden,
+    "forbidden": errors.Forbidden,
+    "topic_not_found": errors.UnknownTopic,
+    "router_not_found": errors.NotFound,
+    "not_found": errors.NotFound,
+    "batch_too_large": errors.TooLarge,
+    "record_too_large": errors.TooLarge,
+    "payload_too_large": errors.TooLarge,
+    "topic_exists_incompatible": errors.TopicExists,
+    "topic_full": errors.TopicFull,
+    "not_installed": errors.NotInstalled,
+}
+_BY_STATUS: dict[int, type[StrandlineError]] = {
+    409: errors.Conflict,
+    429: errors.Unavailable,
+    502: errors.Unavailable,
+    503: errors.Unavailable,
+    504: errors.Unavailable,
+    507: errors.DiskFull,
+}
+
+
+def error_of(problem: Problem) -> StrandlineError:
+    """What an open store would have raised; for what only a server can say, what fits best."""
+    kind = _CLASSES.get(str(problem.detail.get("kind")))
+    if kind is None:
+        other = errors.Invalid if 400 <= problem.status < 500 else StrandlineError
+        kind = _BY_CODE.get(problem.code) or _BY_STATUS.get(problem.status, other)
+    error = kind.__new__(kind)
+    Exception.__init__(error, problem.message)
+    if isinstance(error, errors.RecordsLost):
+        error.gap_from = int(problem.detail.get("gap_from", 0))
+        error.gap_to = int(problem.detail.get("gap_to", 0))
+        error.reason = str(problem.detail.get("reason", ""))
+    if isinstance(error, errors.Corrupt):
+        error.reason, error.path, error.offset = problem.message, "", 0
+        error.topic_id = error.first_seq = error.last_seq = None
+    return error
+
+
+class _Told(msgspec.Struct):
+    code: str = "internal"
+    message: str = ""
+    detail: dict[str, Any] = {}
+
+
+class _Body(msgspec.Struct):
+    error: _Told
+
+
+def read_problem(status: int, body: bytes, retry_after_s: float | None = None) -> Problem:
+    """The problem that an answer tells; what is not ours (a proxy's page) is told by its status."""
+    try:
+        told = msgspec.json.decode(body, type=_Body).error
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        told = _Told(message=f"the server, or something before it, answered with status {status}")
+    return Problem(status, told.code, told.message, told.detail, retry_after_s)
+
+
+def problem_of(error: BaseException) -> Problem:
+    """How an error is told. What is not one of ours is told without its words, which may leak."""
+    if isinstance(error, Refused):
+        return error.problem
+    for kind, status, code, retry_after_s in _TABLE:
+        if isinstance(error, kind):
+            detail: dict[str, Any] = {"kind": error.code}
+            if isinstance(error, errors.RecordsLost):
+                detail |= {"gap_from": error.gap_from, "gap_to": error.gap_to}
+                detail["reason"] = error.reason
+            return Problem(status, code, str(error), detail, retry_after_s)
+    return Problem(500, "internal", "the server met a bug: its log has the details", {})

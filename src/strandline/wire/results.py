@@ -1,0 +1,163 @@
+"""Answers of questions on the wire, and what is asked: commands, SQL, remembered queries.
+
+JSON    ``{"columns": [{"name", "type"}], "rows": [[...], ...], "message", "chart"?}``
+NDJSON  a line for the schema, lines of rows, a line for the end; instead of that one an error
+Arrow   an IPC stream; the schema's metadata has ``strandline.message``, and ``strandline.chart``
+        with the Vega-Lite specification of a PLOT
+
+``type`` is that of Arrow, as text. In JSON a time is RFC 3339 text in UTC with microseconds, a date
+is text, bytes are base64, a whole number beyond 64 bits is text; not a number and infinity are
+null.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+ARROW = "application/vnd.apache.arrow.stream"
+NDJSON = "application/x-ndjson"
+VEGA = "application/vnd.vegalite.v5+json"
+PNG = "image/png"
+COMMAND = "application/x-strandline-command"
+SQL = "application/sql"
+MESSAGE = b"strandline.message"
+CHART = b"strandline.chart"
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    command: str
+
+
+class Sql(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    sql: str
+    params: list[Any] | dict[str, Any] | None = None
+    """JSON values; ``{"$base64": "..."}`` is bytes, ``{"$time": "..."}`` a time."""
+    as_of: str | int | float | dict[str, int] | None = None
+    """A time, a position as text, or the seq of every topic."""
+
+
+class Column(msgspec.Struct, frozen=True):
+    name: str
+    type: str
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    columns: list[Column]
+    rows: list[list[Any]]
+    message: str
+    chart: dict[str, Any] | UnsetType = UNSET
+    """A Vega-Lite specification, of a PLOT."""
+
+
+class SchemaLine(msgspec.Struct, frozen=True, kw_only=True, tag="schema"):
+    columns: list[Column]
+
+
+class RowsLine(msgspec.Struct, frozen=True, kw_only=True, tag="batch"):
+    rows: list[list[Any]]
+
+
+class EndLine(msgspec.Struct, frozen=True, kw_only=True, tag="end"):
+    row_count: int
+    message: str
+
+
+class ErrorLine(msgspec.Struct, frozen=True, kw_only=True, tag="error"):
+    error: dict[str, Any]
+
+
+class FollowQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What changes in the answer of a remembered query; an SSE stream of ``event: change``."""
+
+    after: str = ""
+    """A cursor; without one all rows are told first."""
+
+
+class Followed(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of a remembered query's answer. Rows in Arrow, as IPC streams."""
+
+    cursor: str
+    anew: bool
+    added_arrow: bytes
+    removed_arrow: bytes
+
+
+class Remembered(msgspec.Struct, frozen=True, kw_only=True):
+    """A remembered query."""
+
+    alias: str
+    query: str
+    kind: str
+    rows: int
+    bytes: int
+    runs: int
+    behind: int
+    created_us: int
+    refreshed_us: int
+
+
+class RememberedList(msgspec.Struct, frozen=True, kw_only=True):
+    remembered: list[Remembered]
+
+
+class OpenView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of a view, and those of its topic when that is made."""
+
+    options: dict[str, Any] = {}
+
+
+class AlterView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    options: dict[str, Any]
+
+
+Kind = Literal["kv", "queue", "series", "metrics", "table"]
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    topic: str
+    kind: str
+    options: dict[str, Any]
+    """All of them, as they hold."""
+
+
+class Opened(msgspec.Struct, frozen=True, kw_only=True):
+    topic: str
+    kind: str
+    created: bool
+    options: dict[str, Any]
+
+
+class ViewsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    prefix: str = ""
+
+
+class Views(msgspec.Struct, frozen=True, kw_only=True):
+    views: list[View]
+
+
+class Digest(msgspec.Struct, frozen=True, kw_only=True):
+    topic: str
+    kind: str
+    digest: str
+
+
+class Rebuilt(msgspec.Struct, frozen=True, kw_only=True):
+    topic: str
+    kind: str
+
+
+class Share(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    limit: int
+    used: int
+    borrowed: int
+    evictions: int
+    evicted_bytes: int
+    refusals: int
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    shares: dict[str, Share]
