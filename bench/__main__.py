@@ -15,13 +15,16 @@ from bench import (
     appending,
     kv,
     lake,
+    live,
     metrics,
     pipelines,
     queues,
     reading,
     reservoir,
+    routers,
     scaling,
     series,
+    serving,
     spark,
     tables,
 )
@@ -34,7 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="1 is the whole table")
     groups = ["appending", "reading", "scaling", "lake", "reservoir", "spark", "pipelines"]
-    groups += ["kv", "queues", "series", "metrics", "tables"]
+    groups += ["kv", "queues", "series", "metrics", "tables", "routers", "live"]
     parser.add_argument("--only", choices=groups)
     parser.add_argument("--json", default="bench/results.json", help="where the figures go")
     parser.add_argument("--folder", default=None, help="where to write (default: a temp folder)")
@@ -76,9 +79,12 @@ def _run(folder: Path, only: str | None, scale: float) -> list[Figure]:
         "pipelines": lambda: pipelines.run(folder, scale=scale),
         "kv": lambda: kv.run(folder, scale=scale),
         "queues": lambda: queues.run(folder, scale=scale),
+        "routers": lambda: routers.run(folder, scale=scale),
         "series": lambda: series.run(folder, scale=scale),
         "metrics": lambda: metrics.run(folder, scale=scale),
         "tables": lambda: tables.run(folder, scale=scale),
+        "serving": lambda: serving.run(folder, scale=scale),
+        "live": lambda: live.run(folder, scale=scale),
     }
     for name, group in groups.items():
         if only in (None, name):

@@ -15,8 +15,10 @@ import msgspec
 import pytest
 
 from strandline.cli.main import run
+from tests.server.running import Running, running
 
 SECONDS_MAX = 60
+NOT_INHERITED = tuple(f"STRANDLINE_{name}" for name in ("DEBUG", "URL", "TOKEN", "CONTEXT"))
 PROGRAM = [sys.executable, "-c", "from strandline.cli.main import main; main()"]
 
 
@@ -49,7 +51,9 @@ def command(
 ) -> Command:
     """Runs a command line in this process, on the store in ``data_dir``."""
     monkeypatch.setenv("STRANDLINE_STORE", data_dir)
-    monkeypatch.delenv("STRANDLINE_DEBUG", raising=False)
+    monkeypatch.setenv("STRANDLINE_CONFIG", f"{data_dir}-contexts.json")
+    for name in NOT_INHERITED:
+        monkeypatch.delenv(name, raising=False)
 
     def call(*tokens: str) -> Answer:
         capsys.readouterr()
@@ -63,8 +67,10 @@ class Program:
     """Starts the real command, and leaves none behind."""
 
     def __init__(self, store: str) -> None:
-        self.environment = os.environ | {"STRANDLINE_STORE": store, "COLUMNS": "100"}
-        self.environment.pop("STRANDLINE_DEBUG", None)
+        own = {"STRANDLINE_STORE": store, "STRANDLINE_CONFIG": f"{store}-contexts.json"}
+        self.environment = os.environ | own | {"COLUMNS": "100"}
+        for name in NOT_INHERITED:
+            self.environment.pop(name, None)
         self._started: list[subprocess.Popen[bytes]] = []
 
     def run(self, *tokens: str, stdin: bytes = b"") -> Answer:
@@ -109,6 +115,39 @@ def read_until(stream: IO[bytes], wanted: bytes) -> bytes:
         assert chunk, f"no {wanted!r} in {found!r}"
         found += chunk
     return found
+
+
+class Remote:
+    """Commands that are sent to a server: here, or with a stdin as processes of their own."""
+
+    def __init__(self, program: Program, command: Command, server: Running) -> None:
+        self.program = program
+        self.server = server
+        self._command = command
+        program.environment.pop("STRANDLINE_STORE", None)
+        program.environment["STRANDLINE_URL"] = server.url
+
+    def __call__(self, *tokens: str, stdin: bytes | None = None) -> Answer:
+        if stdin is None:
+            return self._command(*tokens)
+        return self.program.run(*tokens, stdin=stdin)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server for the tests of a module: each has topics of its own."""
+    with running(tmp_path_factory.mktemp("served")) as started:
+        yield started
+
+
+@pytest.fixture
+def remote(
+    program: Program, command: Command, server: Running, monkeypatch: pytest.MonkeyPatch
+) -> Remote:
+    """Runs command lines on a server."""
+    monkeypatch.delenv("STRANDLINE_STORE")
+    monkeypatch.setenv("STRANDLINE_URL", server.url)
+    return Remote(program, command, server)
 
 
 class Terminal:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 import strandline
 from tests.cli.conftest import SECONDS_MAX, Command, Program, read_until
 
@@ -137,3 +139,47 @@ def test_a_file_as_stdin_needs_no_option(program: Program, tmp_path):
 
     assert b"1 to 2" in out
     assert process.returncode == 0
+
+
+def test_a_file_is_appended_line_by_line(command: Command, tmp_path):
+    (tmp_path / "lines").write_text("one\ntwo\n")
+
+    answer = command("append", "t", "--file", str(tmp_path / "lines"), "--output", "json")
+    none = command("append", "t", "--file", str(tmp_path / "none"))
+    both = command("append", "t", "x", "--file", str(tmp_path / "lines"))
+
+    assert answer.json["records"] == 2
+    assert (none.code, both.code) == (2, 2)
+    assert "cannot read" in none.err
+
+
+def test_lines_of_json_have_fields_of_their_own(command: Command, tmp_path):
+    lines = ['{"data": "tea", "key": "k", "tag": "eu", "seq": 9, "ts": 1}', ""]
+    lines += ['{"data": {"price": 3.20}, "meta": [1]}', '{"data_base64": "/w==", "node": "n"}']
+    (tmp_path / "lines").write_text("\n".join(lines))
+
+    command("append", "t", "--ndjson", "-f", str(tmp_path / "lines"), "--tag", "us")
+    read = command("read", "t", "--output", "jsonl").json_lines
+
+    assert [(each["key"], each["tag"], each["node"]) for each in read] == [
+        ("k", "eu", None),
+        (None, "us", None),
+        (None, "us", "n"),
+    ]
+    assert (read[0]["data"], read[1]["data"], read[1]["meta"]) == ("tea", '{"price": 3.20}', "[1]")
+    assert read[2]["data_base64"] == "/w=="
+
+
+@pytest.mark.parametrize(
+    "line", ["tea", '{"key": "k"}', '{"data": "x", "tga": "y"}', '{"data_base64": "?"}']
+)
+def test_a_line_that_is_no_record_is_named_and_none_of_its_batch_is_appended(
+    command: Command, tmp_path, line: str
+):
+    (tmp_path / "lines").write_text(f'{{"data": "good"}}\n{line}\n')
+
+    answer = command("append", "t", "--ndjson", "-f", str(tmp_path / "lines"))
+
+    assert answer.code == 2
+    assert "line 2 is no record" in answer.err
+    assert command("topic", "info", "t", "--output", "json").json["head_seq"] == 0

@@ -101,7 +101,7 @@ def test_looking_works_beside_the_writer_and_moving_does_not(orders: Command, da
         (["list", "ordes"], "no topic 'ordes'", "did you mean 'orders'?"),
         (["show", "ordes", "billing"], "no topic 'ordes'", "did you mean 'orders'?"),
         (["show", "orders", "biling"], "no group 'biling'", "did you mean 'billing'?"),
-        (["show", "orders", "zzz"], "no group 'zzz'", "strandline group list orders"),
+        (["show", "orders", "zzz"], "no group 'zzz'", "strandline group ls orders"),
         (["show", "logs", "zzz"], "no group 'zzz'", "a group is made when its first member joins"),
         (["seek", "orders", "biling", "--to", "1"], "no group 'biling'", "'billing'"),
         (["seek", "orders", "billing"], "say where to go on", "--help"),

@@ -118,7 +118,7 @@ def test_a_key_that_is_not_there_is_told_with_an_exit_code(profiles: Command):
     assert (answer.code, answer.out) == (FAILED, "")
     assert answer.err.splitlines() == [
         "error: there is no key 'zz' in 'profiles'",
-        "hint: `strandline kv scan profiles` shows the keys",
+        "hint: `strandline kv ls profiles` shows the keys",
     ]
 
 
@@ -267,7 +267,7 @@ def test_compact_lets_an_ended_key_go_in_one_run(command: Command):
     ("tokens", "message", "hint"),
     [
         (["get", "profils", "u1"], "no topic 'profils'", "did you mean 'profiles'?"),
-        (["get", "zzz", "u1"], "no topic 'zzz'", "strandline view list"),
+        (["get", "zzz", "u1"], "no topic 'zzz'", "strandline view ls"),
         (["get", "plain", "u1"], "'plain' has no kv view", "strandline view create kv plain"),
         (["put", "plain", "u1", "x"], "'plain' has no kv view", "strandline view create kv plain"),
         (["put", "a/b", "u1", "x"], "cannot name a topic", "--help"),

@@ -59,7 +59,7 @@ def test_files_are_listed_beside_the_writer_and_without_the_store(cold: Command,
     shutil.move(lake, f"{data_dir}-lake")
     shutil.rmtree(data_dir)
 
-    alone = cold("lake", "files", "orders", "--url", f"{data_dir}-lake", "--output", "json")
+    alone = cold("lake", "files", "orders", "--lake-url", f"{data_dir}-lake", "--output", "json")
 
     assert (beside.code, alone.code) == (0, 0)
     assert beside.json["version"] == alone.json["version"]

@@ -83,7 +83,7 @@ def test_a_rule_is_removed_once(usage: Command):
     removed = [usage("metrics", "rule", "remove", "usage", "downsample", "x") for _ in range(2)]
 
     assert [answer.code for answer in removed] == [0, FAILED]
-    assert "metrics rule list usage" in removed[1].err
+    assert "metrics rule ls usage" in removed[1].err
     left = usage("metrics", "rule", "list", "usage", "--output", "json").json
     assert [rule["kind"] for rule in left] == ["keep"]
     assert usage("metrics", "rule", "remove", "usage", "keep", "cpu").code == 0

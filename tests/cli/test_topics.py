@@ -42,6 +42,7 @@ def test_an_empty_store_has_an_empty_list(command: Command):
 def test_create_takes_every_option(command: Command):
     options = ["--durability", "fsync", "--ttl", "1h", "--cap-records", "10", "--cap-bytes", "1MiB"]
     options += ["--discard", "reject", "--idempotency-window", "5m", "--no-dedupe-node"]
+    options += ["--priority", "7", "--no-auto-priority", "--no-auto-create"]
     options += ["--schema", "price:float", "--schema", 'cur: ["EUR", "USD"] | null']
 
     made = command("topic", "create", "orders", *options, "--output", "json")
@@ -53,6 +54,9 @@ def test_create_takes_every_option(command: Command):
         "cap_records": 10,
         "cap_bytes": 1_048_576,
         "discard": "reject",
+        "priority": 7,
+        "auto_priority": False,
+        "auto_create": False,
         "idempotency_window_ms": 300_000,
         "dedupe_node": False,
         "schema": {"price": "f64", "cur": '["EUR","USD"] | null'},

@@ -25,7 +25,7 @@ def test_a_reader_goes_on_when_its_pages_are_gone(data_dir: str):
 
     with strandline.open(data_dir, settings=KEEPING_LITTLE) as store:
         _write(store, range(3))
-        with Looking(ViewTarget(store=data_dir), "kv", "profiles", opened) as looking:
+        with Looking(ViewTarget(store_path=data_dir), "kv", "profiles", opened) as looking:
             before = looking.ask(lambda kv: kv.get("0000"))
             _write(store, range(3, 13))
 
@@ -47,7 +47,7 @@ def test_a_question_is_asked_again_when_files_are_gone(data_dir: str):
     with strandline.open(data_dir) as store:
         _write(store, range(1))
 
-    assert look(ViewTarget(store=data_dir), question) == "answer"
+    assert look(ViewTarget(store_path=data_dir), question) == "answer"
     assert len(asked) == 3
 
 

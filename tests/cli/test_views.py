@@ -189,7 +189,7 @@ def test_views_saved_elsewhere_are_found_by_their_url(command: Command, tmp_path
     [
         (["show", "kvs", "profiles"], '"kvs"', 'did you mean "kv"?'),
         (["show", "kv", "profils"], "no topic 'profils'", "did you mean 'profiles'?"),
-        (["show", "kv", "zzz"], "no topic 'zzz'", "strandline view list"),
+        (["show", "kv", "zzz"], "no topic 'zzz'", "strandline view ls"),
         (["digest", "queue", "profiles"], "has no queue view", "it has kv;"),
         (["rebuild"], "KIND NAME, or --all", "--help"),
         (["rebuild", "kv"], "KIND NAME, or --all", "--help"),

@@ -5,20 +5,25 @@ One that needs an engine which is not installed is skipped; under ``CI=true`` on
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.house.tree import ROOT, read_document
+from tests.server.running import running
 
 EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 README_EXAMPLE_LINES_MAX = 10
 THE_FIRST_COMES_FIRST = {"docs/guide/lake.md"}
 """Pages whose first example makes what the others read."""
+SERVED = "http://127.0.0.1:4000"
+"""Where examples find a server: the test runs one, at another port."""
 ENGINES = {"import polars": "polars", ".to_pandas()": "pandas", "SparkSession": "pyspark"}
 NUMBERS = re.compile(r"print\(.*\)\s+# (\d[\d ]*)(?::.*)?$", re.MULTILINE)
 """What an example says that it prints."""
@@ -43,7 +48,8 @@ def test_an_example_runs_as_it_is_written(page, text, tmp_path: Path, monkeypatc
         _run(first, page)
         capsys.readouterr()
 
-    _run(text, page)
+    with _served(text, tmp_path) as runnable:
+        _run(runnable, page)
 
     printed = capsys.readouterr().out
     assert [numbers for numbers in NUMBERS.findall(text) if numbers not in printed] == []
@@ -65,6 +71,16 @@ def test_the_readme_example_says_what_it_prints(tmp_path: Path, monkeypatch, cap
 
     printed = capsys.readouterr().out.splitlines()
     assert printed == re.findall(r"print\(.*\)\s+# (.*)$", example, re.MULTILINE)
+
+
+@contextlib.contextmanager
+def _served(text: str, path: Path) -> Iterator[str]:
+    """The example, with a server that it can ask if it needs one."""
+    if SERVED not in text:
+        yield text
+        return
+    with running(path) as server:
+        yield text.replace(SERVED, server.url)
 
 
 def _run(text: str, page: str) -> None:

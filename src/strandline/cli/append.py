@@ -1,4 +1,4 @@
-"""``strandline append``: records from the command line, or one per line from stdin.
+"""``strandline append``: records from the command line, or one per line from stdin or a file.
 
 Lines are appended in batches of ``--batch``, or of what is there (feed.py). What was acknowledged
 before a failure is still reported.
@@ -6,13 +6,18 @@ before a failure is still reported.
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterable, Iterator
+from typing import Annotated
 
 import msgspec
+from cyclopts import Parameter
 
 from strandline.cli.cells import Made
-from strandline.cli.feed import batches_of
-from strandline.cli.opening import open_to_write
+from strandline.cli.feed import batches_of, opened_file
+from strandline.cli.lines import Columns, columns_of
+from strandline.cli.opening import writing
 from strandline.cli.options import NO_FIELDS, TARGET, Fields, Flag, Target
 from strandline.cli.output import JsonLinesOutput, Output, output
 from strandline.errors import Invalid
@@ -37,6 +42,8 @@ def append(
     /,
     *data: str,
     stdin: Flag = False,
+    file: Annotated[str | None, Parameter(name=["--file", "-f"])] = None,
+    ndjson: Flag = False,
     batch: int | None = None,
     durability: Durability | None = None,
     idempotency_key: str | None = None,
@@ -56,6 +63,10 @@ def append(
         One record each. Without any, the lines of a piped stdin are taken.
     stdin
         Take records from stdin, one per line.
+    file
+        Take them from this file, one per line.
+    ndjson
+        Lines are records as `read --output jsonl` prints them, with key, tag, node and meta.
     batch
         Records that become durable together, or not at all. Default: all DATA, 1000 lines.
     durability
@@ -66,32 +77,27 @@ def append(
         Append only if this is the newest seq of the topic, 0 for none.
     """
     once = idempotency_key is not None or expected_head is not None
+    _check(data, file, batch, ndjson=ndjson, once=once)
+    options: dict[str, object] = {} if durability is None else {"durability": durability}
+    with contextlib.ExitStack() as opened:
+        descriptor = None if file is None else opened.enter_context(opened_file(file))
+        batches = batches_of(data, batch, stdin=stdin, once=once, descriptor=descriptor)
+        columns = _read(batches, fields) if ndjson else (_alike(each, fields) for each in batches)
+        store = opened.enter_context(writing(target, create=True))
+        appender = _Appender(store.topic(topic, **options), output(target.output))
+        appender.add_all(columns, expected_head, _bytes(idempotency_key))
+
+
+def _check(
+    data: tuple[str, ...], file: str | None, batch: int | None, *, ndjson: bool, once: bool
+) -> None:
     if batch is not None and (batch < 1 or once):
         reason = (
             "is one batch with --idempotency-key and --expected-head" if once else "is 1 or more"
         )
         raise Invalid(f"--batch {batch} cannot be: an append {reason}")
-    batches = batches_of(data, batch, stdin=stdin, once=once)
-    options: dict[str, object] = {} if durability is None else {"durability": durability}
-    with open_to_write(target.store, create=True, lake_url=target.lake_url) as store:
-        appender = _Appender(store.topic(topic, **options), output(target.output))
-        try:
-            for records in batches:
-                appended = appender.topic.append(
-                    records,
-                    key=_bytes(fields.key),
-                    tag=fields.tag,
-                    node=fields.node,
-                    meta=_bytes(fields.meta),
-                    expected_head=expected_head,
-                    idempotency_key=_bytes(idempotency_key),
-                )
-                appender.add(appended)
-        except BaseException:
-            if appender.records:
-                appender.end()
-            raise
-        appender.end()
+    if data and (file is not None or ndjson):
+        raise Invalid("records come from the command line or from --file, not from both")
 
 
 class _Appender:
@@ -104,12 +110,36 @@ class _Appender:
         self.records = 0
         self._first: int | None = None
         self._last: int | None = None
+        self._head: int | None = None
         self._deduped = False
+
+    def add_all(
+        self, batches: Iterable[Columns], expected_head: int | None, once: bytes | None
+    ) -> None:
+        """Append batch by batch; what was acknowledged before a failure is still told."""
+        try:
+            for batch in batches:
+                if batch.data:
+                    columns = {
+                        name: values
+                        for name, values in batch._asdict().items()
+                        if name == "data" or any(value is not None for value in values or ())
+                    }
+                    appended = self.topic.append_many(
+                        **columns, expected_head=expected_head, idempotency_key=once
+                    )
+                    self.add(appended)
+        except BaseException:
+            if self.records:
+                self.end()
+            raise
+        self.end()
 
     def add(self, appended: Appended) -> None:
         self.records += appended.last_seq - appended.first_seq + 1
         self._first = self._first or appended.first_seq
         self._last = appended.last_seq
+        self._head = appended.head_seq
         self._deduped = appended.deduped
         if self._per_batch:
             self._print()
@@ -125,10 +155,28 @@ class _Appender:
             records=self.records,
             first_seq=self._first,
             last_seq=self._last,
-            head_seq=self.topic.head_seq,
+            head_seq=self.topic.head_seq if self._head is None else self._head,
             deduped=self._deduped,
         )
         self._out.one(Made(msgspec.to_builtins(summary), _cells(summary)))
+
+
+def _read(batches: Iterable[list[bytes]], fields: Fields) -> Iterator[Columns]:
+    lines = 0
+    for batch in batches:
+        yield columns_of(batch, lines, fields)
+        lines += len(batch)
+
+
+def _alike(records: list[bytes], fields: Fields) -> Columns:
+    count = len(records)
+    return Columns(
+        records,
+        [_bytes(fields.key)] * count,
+        [fields.tag] * count,
+        [fields.node] * count,
+        [_bytes(fields.meta)] * count,
+    )
 
 
 def _cells(summary: Summary) -> dict[str, str]:

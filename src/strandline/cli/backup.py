@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -14,7 +13,7 @@ from strandline.backup.verify import BackupProblem, BackupReport
 from strandline.cli import cells
 from strandline.cli.cells import Made, Row, row_of
 from strandline.cli.opening import must_exist
-from strandline.cli.options import TARGET, Flag, Shape, Target, milliseconds
+from strandline.cli.options import PRINTED, TARGET, Flag, Printed, Target, milliseconds
 from strandline.cli.output import output, print_report
 from strandline.cli.progress import Bar
 from strandline.errors import Corrupt, Invalid
@@ -37,19 +36,6 @@ Lake = Annotated[
 ]
 
 
-@Parameter(name="*", group="Options of every command")
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Printed:
-    """In which shape to print, where no store is named."""
-
-    output: Annotated[
-        Shape, Parameter(help="A table to read, one JSON value, or one JSON value per line.")
-    ] = "table"
-
-
-PRINTED = Printed()
-
-
 @app.default
 def take(*, to: Url, lake: Lake = None, target: Target = TARGET) -> None:
     """Back up a store: what the newest backup has is not copied again.
@@ -62,7 +48,7 @@ def take(*, to: Url, lake: Lake = None, target: Target = TARGET) -> None:
     output(target.output).one(_backup_row(made))
 
 
-@app.command(name="list")
+@app.command(name="ls", alias="list")
 def list_backups(*, source: From, printed: Printed = PRINTED) -> None:
     """List the backups, and the moments that can be restored.
 

@@ -9,18 +9,16 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-import statistics
 import tempfile
-import threading
-import time
 from collections.abc import Callable, Iterator
-from typing import Annotated
 
 import msgspec
-from cyclopts import Parameter
 
-from strandline.cli.cells import Made
-from strandline.cli.options import Shape
+from strandline.cli import server_bench
+from strandline.cli.cells import Made, Row
+from strandline.cli.measuring import Measured, beside, rate, threads_rate
+from strandline.cli.opening import reading
+from strandline.cli.options import TARGET, Target
 from strandline.cli.output import output
 from strandline.cli.progress import Bar
 from strandline.errors import Invalid
@@ -34,29 +32,15 @@ _RAW_SIZE_MIN = 4 << 20
 _RAW_SIZE_MAX = 60 << 20
 _THREADS = 16
 _KINDS = 5
-_ROUNDS = 5
 _PAGE = 10_000
 _RECORDS_MAX = 100_000
 _FRAME_SIZE = 200  # more than a record takes in the log
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """One rate beside the raw one that bounds it."""
+def bench(*, directory: str = ".", seconds: float = 1.0, target: Target = TARGET) -> None:
+    """Measure appends and reads on this disk for a few seconds, or those of a server.
 
-    work: str
-    per_s: float
-    raw: str
-    raw_per_s: float
-    ratio: float
-
-
-def bench(
-    *,
-    directory: str = ".",
-    seconds: float = 1.0,
-    shape: Annotated[Shape, Parameter(name="--output")] = "table",
-) -> None:
-    """Measure appends and reads on this disk for a few seconds.
+    A server is measured when one is named, in a topic that is deleted again.
 
     Parameters
     ----------
@@ -64,48 +48,59 @@ def bench(
         Where to put the temporary store: the disk to measure.
     seconds
         How long to measure each kind of work.
-    shape
-        A table to read, one JSON value, or one JSON value per line.
     """
     if not os.path.isdir(directory):
         raise Invalid(f"{directory} is not a directory")
     if not 0 < seconds <= 60:
         raise Invalid("--seconds is more than 0 and at most 60")
-    out = output(shape)
+    out = output(target.output)
+    out.rows(_of_server(target, seconds) if target.is_remote else _of_disk(directory, seconds))
+    out.end()
+
+
+def _of_server(target: Target, seconds: float) -> list[Row]:
+    with reading(target) as store:
+        return _shown(server_bench.measure(store, seconds, _THREADS), server_bench.KINDS)
+
+
+def _of_disk(directory: str, seconds: float) -> list[Row]:
     folder = tempfile.mkdtemp(prefix=".strandline-bench-", dir=directory)
     try:
-        with Bar() as bar:
-            rows = []
-            for measured in _measure(folder, seconds):
-                rows.append(_row(measured))
-                bar.show("measuring", len(rows), _KINDS)
-        out.rows(rows)
-        out.end()
+        return _shown(_measure(folder, seconds), _KINDS)
     finally:
         shutil.rmtree(folder)
+
+
+def _shown(measured: Iterator[Measured], count: int) -> list[Row]:
+    rows: list[Row] = []
+    with Bar() as bar:
+        for each in measured:
+            rows.append(_row(each))
+            bar.show("measuring", len(rows), count)
+    return rows
 
 
 def _measure(folder: str, seconds: float) -> Iterator[Measured]:
     raw = _Raw(folder, seconds)
     batch = [_RECORD] * _BATCH
     one = _append(f"{folder}/one", lambda topic: topic.append(_RECORD), 1, seconds)
-    yield _beside("append, 1 record", one, "pwrite of 100 B", raw.write_one())
+    yield beside("append, 1 record", one, "pwrite of 100 B", raw.write_one())
     many = _append(f"{folder}/many", lambda topic: topic.append_many(batch), _BATCH, seconds)
-    yield _beside("append_many, 1000", many, "pwrite of 100 kB", raw.write_many() * _BATCH)
+    yield beside("append_many, 1000", many, "pwrite of 100 kB", raw.write_many() * _BATCH)
     raw_sync = raw.write_and_sync()
     with Store(f"{folder}/store") as store:
         topic = store.topic("fsync", durability="fsync")
         lone = rate(lambda: topic.append(_RECORD), seconds)
-        yield _beside("append fsync, 1 thread", lone, "pwrite + fdatasync", raw_sync)
-        together = _threads_rate(lambda: topic.append(_RECORD), seconds)
+        yield beside("append fsync, 1 thread", lone, "pwrite + fdatasync", raw_sync)
+        together = threads_rate(lambda: topic.append(_RECORD), seconds, _THREADS)
         name = f"append fsync, {_THREADS} threads"
-        yield _beside(name, together, "pwrite + fdatasync", raw_sync)
+        yield beside(name, together, "pwrite + fdatasync", raw_sync)
     with Store(f"{folder}/many", readonly=True) as store:
         topic = store.existing_topic("bench")
         cursors = itertools.cycle(range(0, max(1, topic.head_seq - _PAGE), _PAGE))
         pages = rate(lambda: topic.read(next(cursors), _PAGE).data, seconds)
         records = pages * min(_PAGE, topic.head_seq)
-        yield _beside("read, pages of 10000", records, "pread of 1 MB", raw.read() * _PAGE)
+        yield beside("read, pages of 10000", records, "pread of 1 MB", raw.read() * _PAGE)
 
 
 def _append(path: str, append: Callable[[Topic], object], records: int, seconds: float) -> float:
@@ -164,43 +159,6 @@ class _Raw:
             return rate(turn, self._seconds)
         finally:
             os.close(fd)
-
-
-def rate(act: Callable[[], object], seconds: float, *, times_max: int = 1 << 62) -> float:
-    """How often per second something can be done: the median of a few rounds."""
-    round_max = max(1, times_max // _ROUNDS)
-    return statistics.median(_round(act, seconds / _ROUNDS, round_max) for _ in range(_ROUNDS))
-
-
-def _round(act: Callable[[], object], seconds: float, times_max: int) -> float:
-    begun = time.perf_counter()
-    count = 0
-    while count < times_max and time.perf_counter() - begun < seconds:
-        act()
-        count += 1
-    return count / (time.perf_counter() - begun)
-
-
-def _threads_rate(act: Callable[[], object], seconds: float) -> float:
-    rates: list[float] = []
-    threads = [
-        threading.Thread(target=lambda: rates.append(rate(act, seconds))) for _ in range(_THREADS)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return sum(rates)
-
-
-def _beside(work: str, per_s: float, raw: str, raw_per_s: float) -> Measured:
-    return Measured(
-        work=work,
-        per_s=round(per_s, 1),
-        raw=raw,
-        raw_per_s=round(raw_per_s, 1),
-        ratio=round(per_s / raw_per_s, 3),
-    )
 
 
 def _row(measured: Measured) -> Made:

@@ -14,10 +14,10 @@ from strandline.cli.asking import ask
 from strandline.cli.cells import Json, Made, Row, fact_row, row_of
 from strandline.cli.options import VIEW_TARGET, Flag, ViewTarget, microseconds
 from strandline.cli.output import output
-from strandline.cli.viewing import Looking, changing
+from strandline.cli.viewing import Looking, changing, queue_of
 from strandline.errors import Invalid, UnknownTopic
-from strandline.store import Store
 from strandline.views.queue.letter import DeadLetter, Where
+from strandline.views.queue.meant import Meant as Filter
 
 if TYPE_CHECKING:  # views are loaded when one is asked for
     from strandline.views.queue.queue import Queue
@@ -49,31 +49,20 @@ class Meant:
 
     def where(self) -> Where | None:
         """The same as a question to a dead letter; None for all."""
-        tests: list[Where] = []
-        if self.seq:
-            seqs = frozenset(self.seq)
-            tests.append(lambda letter: letter.seq in seqs)
-        if self.key is not None:
-            key = os.fsencode(self.key)
-            tests.append(lambda letter: letter.key == key)
-        if self.tag is not None:
-            tests.append(_tagged(self.tag))
-        if self.group is not None:
-            group = os.fsencode(self.group)
-            tests.append(lambda letter: letter.group == group)
-        if self.contains is not None:
-            part = os.fsencode(self.contains)
-            tests.append(lambda letter: part in letter.data)
-        if self.before is not None:
-            moment = microseconds(self.before)
-            tests.append(lambda letter: letter.ts < moment)
-        return (lambda letter: all(test(letter) for test in tests)) if tests else None
+        return Filter(
+            seqs=frozenset(self.seq) if self.seq else None,
+            key=None if self.key is None else os.fsencode(self.key),
+            tag=self.tag,
+            group=None if self.group is None else os.fsencode(self.group),
+            contains=None if self.contains is None else os.fsencode(self.contains),
+            before_us=None if self.before is None else microseconds(self.before),
+        ).where()
 
 
 ALL = Meant()
 
 
-@app.command(name="list")
+@app.command(name="ls", alias="list")
 def list_letters(
     name: Name, /, *, after: int = 0, limit: int = 100, target: ViewTarget = VIEW_TARGET
 ) -> None:
@@ -89,7 +78,7 @@ def list_letters(
     if after < 0 or limit < 1:
         raise Invalid("--after is 0 or a seq, --limit is 1 or more")
     out = output(target.output)
-    with Looking(target, "queue", name, Store.queue) as looking:
+    with Looking(target, "queue", name, queue_of) as looking:
         found = looking.ask(lambda queue: _letters(queue, after, limit + 1))
     letters = found[:limit]
     out.rows([_letter_row(letter) for letter in letters])
@@ -121,7 +110,7 @@ def redrive(
     if limit is not None and limit < 1:
         raise Invalid("--limit is 1 or more")
     where = meant.where()
-    with changing(target, "queue", name, Store.queue) as queue:
+    with changing(target, "queue", name, queue_of) as queue:
         done = queue.dead.redrive(where, limit=limit, dry_run=dry_run)
         output(target.output).one(row_of(done, dry_run=dry_run))
 
@@ -146,7 +135,7 @@ def purge(
         Do not ask.
     """
     where = meant.where()
-    with changing(target, "queue", name, Store.queue) as queue:
+    with changing(target, "queue", name, queue_of) as queue:
         doomed = queue.dead.purge(where, dry_run=True)
         if doomed and not dry_run:
             if not yes:
@@ -161,13 +150,6 @@ def _letters(queue: Queue, after: int, limit: int) -> list[DeadLetter]:
         return queue.dead.letters(after=after, limit=limit)
     except UnknownTopic:
         return []  # their topic is made with the first
-
-
-def _tagged(tag: str) -> Where:
-    if tag.endswith("*"):
-        prefix = tag[:-1]
-        return lambda letter: letter.tag is not None and letter.tag.startswith(prefix)
-    return lambda letter: letter.tag == tag
 
 
 def _letter_row(letter: DeadLetter) -> Row:

@@ -18,9 +18,8 @@ from strandline.cli.cells import Json, Made
 from strandline.cli.feed import value_of
 from strandline.cli.options import VIEW_TARGET, ViewTarget
 from strandline.cli.output import output
-from strandline.cli.viewing import Looking, changing, putting
+from strandline.cli.viewing import Looking, changing, kv_of, putting
 from strandline.errors import Invalid, NotFound
-from strandline.store import Store
 
 if TYPE_CHECKING:  # views are loaded when one is asked for
     from strandline.views.kv.kv import Kv
@@ -42,7 +41,7 @@ def get(name: Name, key: Key, path: Path = "$", /, *, target: ViewTarget = VIEW_
     def find(kv: Kv) -> object:
         return kv.json_get(plain, path, _ABSENT)
 
-    with Looking(target, "kv", name, Store.kv) as looking:
+    with Looking(target, "kv", name, kv_of) as looking:
         found = looking.ask(find)
     if found is _ABSENT:
         error = NotFound(f"there is nothing at {path} of key {key!r} in {name!r}")
@@ -69,7 +68,7 @@ def put(
         JSON: 5, true, "text", {"a": [1]}. Without it, all of a piped stdin is taken.
     """
     given = _parsed(value_of(value, "value"))
-    with putting(target, "kv", name, Store.kv) as kv:
+    with putting(target, "kv", name, kv_of) as kv:
         plain = os.fsencode(key)
         version = kv.json_set(plain, path, given)
         _tell(target, name, plain, path, version=version)
@@ -78,7 +77,7 @@ def put(
 @app.command
 def delete(name: Name, key: Key, path: Path, /, *, target: ViewTarget = VIEW_TARGET) -> None:
     """Take out what is at a path of a value; it tells whether something was there."""
-    with changing(target, "kv", name, Store.kv) as kv:
+    with changing(target, "kv", name, kv_of) as kv:
         plain = os.fsencode(key)
         deleted = kv.json_delete(plain, path)
         _tell(target, name, plain, path, deleted=deleted)

@@ -28,6 +28,7 @@ from strandline.errors import (
     Corrupt,
     Denied,
     DiskFull,
+    Forbidden,
     Invalid,
     Locked,
     MemoryPressure,
@@ -55,14 +56,17 @@ NOBODY_READS = 141
 
 # The first that fits counts, so the particular stand before the general.
 _HINTS: tuple[tuple[type[StrandlineError], str], ...] = (
-    (UnknownTopic, "`strandline topic list` shows the topics of a store"),
+    (UnknownTopic, "`strandline topic ls` shows the topics of a store"),
     (TooLarge, "split it into smaller pieces"),
-    (NotAStore, "name a store with --store or STRANDLINE_STORE; append and topic create make one"),
+    (
+        NotAStore,
+        "name a store with --store, or a server with --url; append and topic create make a store",
+    ),
     (UnfitStore, "the object store must create an object only where none is: use another one"),
     (NotFound, "it may have been replaced: try again"),
-    (TopicExists, "`strandline topic alter` changes a topic, `strandline topic show` shows it"),
+    (TopicExists, "`strandline topic alter` changes a topic, `strandline topic info` shows it"),
     (TopicFull, "make room with `strandline topic trim`, or raise the cap with `topic alter`"),
-    (Conflict, "`strandline topic show` tells the head; read what is new, then try again"),
+    (Conflict, "`strandline topic info` tells the head; read what is new, then try again"),
     (DiskFull, "free some space on the disk; reads and deletes still work"),
     (
         MemoryPressure,
@@ -70,7 +74,8 @@ _HINTS: tuple[tuple[type[StrandlineError], str], ...] = (
     ),
     (Locked, "read, tail, inspect and verify work beside the process that writes"),
     (Poisoned, "look at the disk and the system's log, then try again"),
-    (Unreachable, "check the network and the object store's address, then try again"),
+    (Unreachable, "check the address and the network, then try again; `strandline doctor` helps"),
+    (Forbidden, "name a token that may do it: --token-file FILE, or STRANDLINE_TOKEN"),
     (Denied, "check the credentials of the object store and what they may do"),
     (NoBucket, "make the bucket, or check its name and region"),
     (Unavailable, "check the disk, the path and its rights, then try again"),

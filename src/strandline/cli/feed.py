@@ -6,6 +6,7 @@ producer's lines are stored as they come.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import stat
@@ -36,8 +37,26 @@ def value_of(given: str | None, what: str) -> bytes:
     return bytes(value)
 
 
+@contextlib.contextmanager
+def opened_file(path: str) -> Iterator[int]:
+    """The descriptor of a file to read from."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise Invalid(f"cannot read {path}: {error.strerror}") from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def batches_of(
-    data: tuple[str, ...], batch: int | None, *, stdin: bool, once: bool
+    data: tuple[str, ...],
+    batch: int | None,
+    *,
+    stdin: bool,
+    once: bool,
+    descriptor: int | None = None,
 ) -> Iterator[list[bytes]]:
     """The records in batches; whether there are any is checked before the store is opened."""
     if data and stdin:
@@ -46,9 +65,10 @@ def batches_of(
         records = [os.fsencode(text) for text in data]
         step = batch or len(records)
         return iter([records[first : first + step] for first in range(0, len(records), step)])
-    if not stdin and sys.stdin.isatty():
+    if descriptor is None and not stdin and sys.stdin.isatty():
         raise Invalid("nothing to append: give records as arguments, or pipe lines to stdin")
-    lines = lines_of(sys.stdin.fileno(), batch or _BATCH)
+    source = sys.stdin.fileno() if descriptor is None else descriptor
+    lines = lines_of(source, batch or _BATCH)
     return _all_at_once(lines) if once else lines
 
 
@@ -82,7 +102,7 @@ def lines_of(descriptor: int, batch: int) -> Iterator[list[bytes]]:
                 yield lines[:batch]
                 del lines[:batch]
                 given = read
-            bar.show("stdin", read, total)
+            bar.show("file" if total is not None else "stdin", read, total)
     lines += [rest] if rest else []
     for first in range(0, len(lines), batch):
         yield lines[first : first + batch]

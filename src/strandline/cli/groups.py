@@ -29,7 +29,7 @@ Topic = Annotated[str, Parameter(metavar="TOPIC", help="Name of the topic.")]
 Group = Annotated[str, Parameter(metavar="GROUP", help="Name of the group.")]
 
 
-@app.command(name="list")
+@app.command(name="ls", alias="list")
 def list_groups(topic: str | None = None, /, *, target: ViewTarget = VIEW_TARGET) -> None:
     """List the groups of a topic, or of all topics, with how far behind they are.
 
@@ -113,7 +113,7 @@ def _must_exist(store: Store, topic: str, group: str) -> None:
     if near:
         missing.add_note(f"did you mean {near[0]!r}?")
     elif names:
-        missing.add_note(f"`strandline group list {topic}` shows its groups")
+        missing.add_note(f"`strandline group ls {topic}` shows its groups")
     else:
         missing.add_note("it has none: a group is made when its first member joins")
     raise missing

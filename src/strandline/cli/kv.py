@@ -14,17 +14,18 @@ from cyclopts import App, Parameter
 from strandline.cli import cells, documents, views, watch
 from strandline.cli.cells import Json, Made, Row, row_of
 from strandline.cli.feed import value_of
+from strandline.cli.opening import is_served
 from strandline.cli.options import VIEW_TARGET, Flag, ViewTarget, microseconds, milliseconds
 from strandline.cli.output import output
 from strandline.cli.viewing import (
     Looking,
     changing,
+    kv_of,
     must_have,
     putting,
     writing,
 )
 from strandline.errors import Conflict, Invalid, NotFound
-from strandline.store import Store
 from strandline.views.kv.compaction import Compacted
 from strandline.views.kv.values import Entry, Version
 
@@ -110,14 +111,14 @@ def put(
     """
     seconds = None if ttl is None else _ttl(ttl)
     stored = value_of(value, "value")
-    with putting(target, "kv", name, Store.kv) as kv:
+    with putting(target, "kv", name, kv_of) as kv:
         plain = os.fsencode(key)
         with _conflict_told(name, key):
             made = kv.put(plain, stored, ttl=seconds, nx=nx, xx=xx, version=version)
         output(target.output).one(_done(name, plain, version=made))
 
 
-@app.command
+@app.command(name="rm", alias="delete")
 def delete(
     name: Name, key: Key, /, *, version: int | None = None, target: ViewTarget = VIEW_TARGET
 ) -> None:
@@ -128,7 +129,7 @@ def delete(
     version
         Only if the key has this version.
     """
-    with changing(target, "kv", name, Store.kv) as kv:
+    with changing(target, "kv", name, kv_of) as kv:
         plain = os.fsencode(key)
         with _conflict_told(name, key):
             deleted = kv.delete(plain, version=version)
@@ -144,14 +145,14 @@ def incr(name: Name, key: Key, /, *, by: int = 1, target: ViewTarget = VIEW_TARG
     by
         How much to add; less than 0 subtracts.
     """
-    with putting(target, "kv", name, Store.kv) as kv:
+    with putting(target, "kv", name, kv_of) as kv:
         plain = os.fsencode(key)
         with _conflict_told(name, key):
             number = kv.incr(plain, by)
         output(target.output).one(_done(name, plain, value=number))
 
 
-@app.command
+@app.command(name="ls", alias="scan")
 def scan(
     name: Name,
     /,
@@ -227,6 +228,9 @@ def compact(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
         must_have(store, "kv", name)
         kv = store.kv(name)
         ended = kv.compact()
+        if is_served(store):  # which saves its views by itself
+            output(target.output).one(row_of(ended))
+            return
         store.views.shelf.save()  # only what the saved view has seen may leave the log
         done = kv.compact()
         both = Compacted(
@@ -238,7 +242,7 @@ def compact(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
 
 
 def _looking(name: str, target: ViewTarget) -> Looking[Kv]:
-    return Looking(target, "kv", name, Store.kv)
+    return Looking(target, "kv", name, kv_of)
 
 
 def _find(kv: Kv, key: bytes, version: int | None, ts: int | None) -> Entry | None:
@@ -275,7 +279,7 @@ def _conflict_told(name: str, key: str) -> Iterator[None]:
 
 def _no_key(name: str, key: str) -> NotFound:
     error = NotFound(f"there is no key {key!r} in {name!r}")
-    error.add_note(f"`strandline kv scan {name}` shows the keys")
+    error.add_note(f"`strandline kv ls {name}` shows the keys")
     return error
 
 

@@ -10,10 +10,16 @@ from cyclopts import App
 
 from strandline.cli import (
     append,
+    audit,
     backup,
     bench,
     check,
     checkpoint,
+    completion,
+    context,
+    dashboard,
+    demo,
+    doctor,
     failures,
     groups,
     inspect,
@@ -24,8 +30,11 @@ from strandline.cli import (
     queues,
     read,
     reservoir,
+    routers,
     series,
+    serve,
     sql,
+    tokens,
     topics,
     views,
 )
@@ -46,14 +55,18 @@ def make_app() -> App:
     )
     records: list[Command] = [append.append, read.read, read.tail]
     care: list[Command] = [inspect.inspect, check.verify, check.repair]
-    care += [checkpoint.checkpoint, bench.bench]
+    care += [checkpoint.checkpoint, bench.bench, dashboard.dashboard]
+    app.command(demo.demo, sort_key=demo.PLACE)
     for place, command in enumerate(records):
         app.command(command, sort_key=place)
     app.command(topics.app)
-    for group in (views, kv, queues, series, metrics, groups):
+    for group in (views, kv, queues, series, metrics, groups, routers):
         app.command(group.app)
     app.command(sql.sql, sort_key=sql.PLACE)
     app.command(commands.run, sort_key=commands.PLACE)
+    app.command(serve.serve, sort_key=serve.PLACE)
+    app.command(tokens.app)
+    app.command(audit.app)
     app.command(lake.app)
     app.command(pipeline.app)
     for place, command in enumerate(care, start=pipeline.PLACE + 1):
@@ -61,6 +74,10 @@ def make_app() -> App:
     app.command(backup.app)
     app.command(backup.restore, sort_key=backup.PLACE + 1)
     app.command(reservoir.app)
+    app.command(context.app)
+    app.command(doctor.doctor, sort_key=doctor.PLACE)
+    app.command(completion.completion_of(app), sort_key=completion.PLACE)
+    app.register_install_completion_command(help="Let your shell complete our commands.")
     return app
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -12,12 +11,11 @@ from cyclopts import App, Parameter
 
 from strandline.cli import cells, rules, series
 from strandline.cli.cells import Json, Made, Row, fact_row
-from strandline.cli.feed import lines_of
+from strandline.cli.feed import lines_of, opened_file
 from strandline.cli.options import VIEW_TARGET, ViewTarget
 from strandline.cli.output import output, print_report
-from strandline.cli.viewing import Looking, putting
+from strandline.cli.viewing import Looking, metrics_of, putting
 from strandline.errors import Invalid, NotFound
-from strandline.store import Store
 
 if TYPE_CHECKING:  # views are loaded when one is asked for
     from strandline.views.metrics.answer import Answer
@@ -60,7 +58,7 @@ def write(
     """
     if batch < 1:
         raise Invalid(f"--batch {batch} cannot be: it is 1 or more")
-    with _opened(file) as descriptor, putting(target, "metrics", name, Store.metrics) as metrics:
+    with _opened(file) as descriptor, putting(target, "metrics", name, metrics_of) as metrics:
         done: Json = {"name": name, "lines": 0, "last_seq": None}
         written = 0
         try:
@@ -108,7 +106,7 @@ def cardinality(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
 
 
 def _looking(name: str, target: ViewTarget) -> Looking[Metrics]:
-    return Looking(target, "metrics", name, Store.metrics)
+    return Looking(target, "metrics", name, metrics_of)
 
 
 @contextlib.contextmanager
@@ -119,14 +117,8 @@ def _opened(file: str | None) -> Iterator[int]:
             raise Invalid("nothing to write: name a file with lines, or pipe them to stdin")
         yield sys.stdin.fileno()
         return
-    try:
-        descriptor = os.open(file, os.O_RDONLY)
-    except OSError as error:
-        raise Invalid(f"cannot read {file}: {error.strerror}") from error
-    try:
+    with opened_file(file) as descriptor:
         yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager

@@ -5,20 +5,29 @@ it read-only, without the lock, beside a process that writes. That process may c
 middle of our reading and remove a file that we were about to open; so a reader that finds a file
 gone looks again.
 
+A command that is sent to a server gets the client's store, which has the same verbs and types: so
+it is typed as a store, and only ``is_served`` can tell. Looking again is then the server's matter.
+
 A command does not know how its store is set up elsewhere. So none moves records into the lake but
 the one that is asked to.
 """
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, cast
 
+from strandline.cli.options import Target
+from strandline.cli.places import Place
 from strandline.cli.progress import Bar
-from strandline.errors import Closed, NotAStore, UnknownTopic
+from strandline.client.address import address_of
+from strandline.client.connecting import connect
+from strandline.client.settings import ClientSettings
+from strandline.errors import Closed, Invalid, NotAStore, StrandlineError, UnknownTopic
 from strandline.settings import LakeSettings, Settings, ViewSettings
 from strandline.store import Store
 from strandline.topic.topic import Topic
@@ -27,6 +36,7 @@ _OWN_NAMES = {"SYSTEM", "wal", "meta", "segments"}
 _MOVE_NOTHING = 1 << 31
 _LOOKS_MAX = 5
 _PAUSE_S = 0.05
+_CLIENT = ClientSettings(retry_s_max=3.0)  # who types a command wants to know soon
 
 Result = TypeVar("Result")
 
@@ -61,6 +71,37 @@ def _settings(lake_url: str, views_url: str, hot_segments: int) -> Settings:
     )
 
 
+def reading(target: Target) -> Store:
+    """The store that a command only looks at: here, or a server's."""
+    place = target.place
+    if place.url:
+        return _connected(place)
+    return open_to_read(place.store, target.lake_url, target.views_place)
+
+
+def writing(target: Target, *, create: bool) -> Store:
+    """The store that a command changes. A server has its store already."""
+    place = target.place
+    if place.url:
+        return _connected(place)
+    views_url = target.views_place
+    return open_to_write(place.store, create=create, lake_url=target.lake_url, views_url=views_url)
+
+
+def is_served(store: object) -> bool:
+    """Whether a store is the client's."""
+    return not isinstance(store, Store)
+
+
+def _connected(place: Place) -> Store:
+    try:
+        address_of(place.url)
+    except Invalid as error:
+        error.add_note(f"{place.said_by} names a server; a lake is named with --lake-url")
+        raise
+    return cast("Store", connect(place.url, token=place.token(), settings=_CLIENT))
+
+
 def must_exist(path: str) -> None:
     """Refuse a directory that holds no store, before anything is put into it."""
     names = os.listdir(path) if os.path.isdir(path) else []
@@ -73,7 +114,9 @@ def find_topic(store: Store, name: str) -> Topic:
     try:
         return store.existing_topic(name)
     except UnknownTopic as error:
-        near = difflib.get_close_matches(name, store.topics(), n=1)
+        near: list[str] = []
+        with contextlib.suppress(StrandlineError):  # who may not list them gets no hint
+            near = difflib.get_close_matches(name, store.topics(), n=1)
         if near:
             error.add_note(f"did you mean {near[0]!r}?")
         raise
@@ -81,6 +124,8 @@ def find_topic(store: Store, name: str) -> Topic:
 
 def refresh(store: Store) -> None:
     """See what the writer has done since."""
+    if is_served(store):
+        return
     look_again(store.refresh)
 
 

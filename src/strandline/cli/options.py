@@ -1,4 +1,4 @@
-"""What the commands' options have in common: where the store is, how to print, times and sizes.
+"""What the commands' options have in common: where to work, how to print, times and sizes.
 
 A dataclass here is a group of options that several commands share; cyclopts puts its fields beside
 the command's own.
@@ -13,13 +13,14 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from strandline.cli.places import DEFAULT_STORE, Place, place_of
 from strandline.errors import Invalid
 from strandline.settings import GIB, KIB, MIB, Discard, Durability
 
-DEFAULT_STORE = "./strandline-data"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-Shape = Literal["table", "json", "jsonl"]
+Shape = Literal["table", "json", "jsonl", "csv", "arrow"]
+SHAPES = "A table to read, one JSON value, one per line, CSV, or a stream of Arrow for programs."
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 _UNITS_MS = {
     "": 1,
@@ -49,24 +50,72 @@ _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 @Parameter(name="*", group="Options of every command")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Target:
-    """Which store, where its lake is, and in which shape to print."""
+    """Which store or server, where a store's lake is, and in which shape to print."""
 
-    store: Annotated[
-        str, Parameter(env_var="STRANDLINE_STORE", metavar="PATH", help="Directory of the store.")
-    ] = DEFAULT_STORE
+    context: Annotated[
+        str | None,
+        Parameter(
+            metavar="NAME", help="A store or server that `strandline context add` has named."
+        ),
+    ] = None
+    store_path: Annotated[
+        str | None,
+        Parameter(
+            name="--store",
+            metavar="PATH",
+            help=f"Directory of the store. [default: STRANDLINE_STORE, or {DEFAULT_STORE}]",
+        ),
+    ] = None
+    url: Annotated[
+        str | None,
+        Parameter(metavar="URL", help="A server in its place: http://HOST:PORT. [STRANDLINE_URL]"),
+    ] = None
+    token_file: Annotated[
+        str | None,
+        Parameter(metavar="FILE", help="File with the token for the server. [STRANDLINE_TOKEN]"),
+    ] = None
     lake_url: Annotated[
         str,
         Parameter(
-            name=["--lake-url", "--url"],
             env_var="STRANDLINE_LAKE_URL",
             metavar="URL",
             show_default=False,
             help="Where the lake is: s3://bucket/prefix, …; default: the store's folder `lake`.",
         ),
     ] = ""
-    output: Annotated[
-        Shape, Parameter(help="A table to read, one JSON value, or one JSON value per line.")
-    ] = "table"
+    output: Annotated[Shape, Parameter(help=SHAPES)] = "table"
+
+    @property
+    def place(self) -> Place:
+        """The directory or server that is meant, by flags, environment or context."""
+        return place_of(
+            context=self.context,
+            store=self.store_path,
+            url=self.url,
+            token_file=self.token_file,
+        )
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether a server is meant."""
+        return bool(self.place.url)
+
+    @property
+    def store(self) -> str:
+        """The directory; an error when a server is meant."""
+        place = self.place
+        if place.url:
+            error = Invalid(
+                f"this works with the files of a store, and {place.said_by} names a server"
+            )
+            error.add_note("run it where the store is, and name its directory: --store DIR")
+            raise error
+        return place.store
+
+    @property
+    def views_place(self) -> str:
+        """Where views are saved, "" for the store's folder."""
+        return ""
 
 
 @Parameter(name="*", group="Options of every command")
@@ -83,6 +132,10 @@ class ViewTarget(Target):
             help="Where views are saved: s3://bucket/prefix, …; default: the folder `views`.",
         ),
     ] = ""
+
+    @property
+    def views_place(self) -> str:
+        return self.views_url
 
 
 @Parameter(name="*", group="Fields of every record")
@@ -120,6 +173,16 @@ class TopicOptions:
     dedupe_node: Annotated[
         bool | None, Parameter(help="Whether a reader that names its node is spared its records.")
     ] = None
+    priority: Annotated[
+        int | None,
+        Parameter(help="How soon a busy server delivers it: -1000 to 1000, higher first."),
+    ] = None
+    auto_priority: Annotated[
+        bool | None, Parameter(help="Whether it matters more while somebody reads it.")
+    ] = None
+    auto_create: Annotated[
+        bool | None, Parameter(help="Whether the first append over HTTP may make it again.")
+    ] = None
     schema: Annotated[
         list[str] | None,
         Parameter(
@@ -141,11 +204,23 @@ class TopicOptions:
             if self.idempotency_window is None
             else milliseconds(self.idempotency_window),
             "dedupe_node": self.dedupe_node,
+            "priority": self.priority,
+            "auto_priority": self.auto_priority,
+            "auto_create": self.auto_create,
             "schema": None if self.schema is None else fields_of(self.schema),
         }
         return {name: value for name, value in chosen.items() if value is not None}
 
 
+@Parameter(name="*", group="Options of every command")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Printed:
+    """In which shape to print, where no store is named."""
+
+    output: Annotated[Shape, Parameter(help=SHAPES)] = "table"
+
+
+PRINTED = Printed()
 TARGET = Target()
 VIEW_TARGET = ViewTarget()
 NO_FIELDS = Fields()

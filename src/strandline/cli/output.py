@@ -1,8 +1,9 @@
-"""Prints rows in the shape that was asked for: table, json or jsonl.
+"""Prints rows in the shape that was asked for: table, json, jsonl, csv or arrow.
 
 A table is drawn by rich on a terminal and is plain aligned text elsewhere. Rows come in chunks and
 are printed as they come, so that a long read or a live tail shows what it has; a chunk with other
-columns than the one before gets a header of its own. JSON is one value, jsonl one value per line.
+columns than the one before gets a header of its own. JSON is one value, jsonl one value per line;
+CSV and Arrow are in ``columnar.py``.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from strandline.cli.cells import Cells, Row
+from strandline.cli.columnar import ArrowOutput, CsvOutput
 from strandline.cli.options import Shape
 
 _LISTED_MAX = 20
@@ -50,6 +52,10 @@ def output(shape: Shape, *, live: bool = False) -> Output:
         return JsonOutput()
     if shape == "jsonl":
         return JsonLinesOutput()
+    if shape == "csv":
+        return CsvOutput()
+    if shape == "arrow":
+        return ArrowOutput()
     return TerminalOutput() if sys.stdout.isatty() and not live else PlainOutput()
 
 

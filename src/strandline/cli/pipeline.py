@@ -37,7 +37,7 @@ run.command(transfer.import_files, name="import")
 run.command(transfer.export, name="export")
 
 
-@app.command(name="list")
+@app.command(name="ls", alias="list")
 def list_pipelines(*, target: Target = TARGET) -> None:
     """List the pipelines that there are."""
     out = output(target.output)

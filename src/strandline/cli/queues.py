@@ -21,9 +21,8 @@ from strandline.cli.cells import Cells, Json, Made, Row, fact_row, row_of
 from strandline.cli.feed import batches_of
 from strandline.cli.options import VIEW_TARGET, Flag, ViewTarget, microseconds, milliseconds
 from strandline.cli.output import JsonLinesOutput, Output, output
-from strandline.cli.viewing import Looking, changing, putting
+from strandline.cli.viewing import Looking, changing, putting, queue_of
 from strandline.errors import Conflict, Invalid
-from strandline.store import Store
 from strandline.views.queue.codec import PRIORITY
 from strandline.views.queue.job import Job, Put, Settled, Ticket, Waiting
 
@@ -37,6 +36,8 @@ app = App(
     name="queue", help="Put, claim and settle jobs of a queue; see to its dead.", sort_key=PLACE
 )
 app.command(dead_letters.app)
+app.command(dead_letters.list_letters, name="dlq")
+app.command(dead_letters.redrive)
 
 Name = Annotated[str, Parameter(metavar="NAME", help="Name of the queue, and of its topic.")]
 Tickets = Annotated[str, Parameter(metavar="TICKET", help="Claimed jobs, as a claim printed them.")]
@@ -137,7 +138,7 @@ def put(
         raise Invalid("--key is for one job: give one DATA argument with it")
     jobs.given(0)  # before a store is made
     batches = batches_of(data, batch, stdin=stdin, once=False)
-    with putting(target, "queue", name, Store.queue) as queue:
+    with putting(target, "queue", name, queue_of) as queue:
         putter = _Putter(name, output(target.output))
         try:
             for each in batches:
@@ -176,7 +177,7 @@ def claim(
     lease_s = None if lease is None else milliseconds(lease) / 1000
     wait_s = 0.0 if wait is None else milliseconds(wait) / 1000
     out = output(target.output)
-    with changing(target, "queue", name, Store.queue) as queue:
+    with changing(target, "queue", name, queue_of) as queue:
         jobs = queue.claim(max, worker=worker, lease=lease_s, wait_s=wait_s)
         out.rows([_job_row(job) for job in jobs])
     out.end()
@@ -227,7 +228,7 @@ def release(name: Name, worker: str, /, *, target: ViewTarget = VIEW_TARGET) -> 
     worker
         The name that it claimed them with.
     """
-    with changing(target, "queue", name, Store.queue) as queue:
+    with changing(target, "queue", name, queue_of) as queue:
         released = queue.release(worker)
         output(target.output).one(fact_row({"name": name, "worker": worker, "released": released}))
 
@@ -265,7 +266,7 @@ def stats(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
 @app.command
 def pause(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
     """Give out no jobs until `queue resume`. Putting goes on."""
-    with changing(target, "queue", name, Store.queue) as queue:
+    with changing(target, "queue", name, queue_of) as queue:
         queue.pause()
         output(target.output).one(fact_row({"name": name, "paused": queue.paused}))
 
@@ -273,7 +274,7 @@ def pause(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
 @app.command
 def resume(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
     """Give out jobs again."""
-    with changing(target, "queue", name, Store.queue) as queue:
+    with changing(target, "queue", name, queue_of) as queue:
         queue.resume()
         output(target.output).one(fact_row({"name": name, "paused": queue.paused}))
 
@@ -299,7 +300,7 @@ class _Putter:
 
 
 def _looking(name: str, target: ViewTarget) -> Looking[Queue]:
-    return Looking(target, "queue", name, Store.queue)
+    return Looking(target, "queue", name, queue_of)
 
 
 def _settle(
@@ -311,7 +312,7 @@ def _settle(
     held = [_ticket(text) for text in tickets]
     if not held:
         raise Invalid("name the jobs by the tickets that a claim printed, as SEQ:LEASE")
-    with changing(target, "queue", name, Store.queue) as queue:
+    with changing(target, "queue", name, queue_of) as queue:
         settled = settle(queue, held)
         output(target.output).one(
             fact_row({"name": name, "done": settled.done, "skipped": list(settled.skipped)})

@@ -1,8 +1,8 @@
 """``strandline read`` and ``strandline tail``: records by cursor, by time, and as they come.
 
 Both open the store read-only, so they work beside a process that writes. ``tail -f`` looks about
-five times a second, less often when looking itself takes long. Lost records are said in the middle
-of the output, where they are missing.
+five times a second, less often when looking itself takes long; a server tells what is new.
+Lost records are said in the middle of the output, where they are missing.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from strandline.cli.cells import RecordRow, Row, tombstone_row
-from strandline.cli.opening import find_topic, open_to_read, read_again, refresh
+from strandline.cli.opening import find_topic, is_served, read_again, reading, refresh
 from strandline.cli.options import TARGET, Flag, Target, microseconds
 from strandline.cli.output import Output, output
-from strandline.errors import Invalid
-from strandline.record import Record
+from strandline.errors import Invalid, RecordsLost
+from strandline.record import Record, Tombstone
 from strandline.store import Store
 from strandline.topic.page import Page
+from strandline.topic.topic import Topic
 
 _PAGE = 1000
 _POLL_S = 0.2
@@ -60,7 +61,7 @@ def read(
         raise Invalid("--limit is 1 or more")
     start = None if at is None else microseconds(at)
     out = output(target.output)
-    with open_to_read(target.store, target.lake_url) as store:
+    with reading(target) as store:
         if start is not None:
             after = read_again(store, lambda: find_topic(store, topic).cursor_at(start))
         cursor = Cursor(store, topic, after or 0, node)
@@ -102,11 +103,13 @@ def tail(
     if count < 0:
         raise Invalid("--count is 0 or more")
     out = output(target.output, live=follow)
-    with open_to_read(target.store, target.lake_url) as store:
+    with reading(target) as store:
         records, cursor = _newest(store, topic, count, node)
         out.rows([RecordRow(record) for record in records])
         try:
-            if follow:
+            if follow and is_served(store):
+                _follow_served(find_topic(store, topic), cursor, out)
+            elif follow:
                 _follow(store, cursor, out)
         finally:
             out.end()
@@ -118,7 +121,8 @@ class Cursor:
     def __init__(self, store: Store, topic: str, after: int, node: str | None) -> None:
         self._store = store
         self._topic = topic
-        self._node = node
+        self._served = find_topic(store, topic) if is_served(store) else None
+        self.node = node
         self._epoch: int | None = None
         self.after = after
 
@@ -133,8 +137,8 @@ class Cursor:
         return page
 
     def _read(self, limit: int) -> Page:
-        found = find_topic(self._store, self._topic)
-        page = found.read(self.after, limit, node=self._node, epoch=self._epoch)
+        found = self._served or find_topic(self._store, self._topic)
+        page = found.read(self.after, limit, node=self.node, epoch=self._epoch)
         page.records  # noqa: B018 - decoded here, where a file that is gone can still be met
         return page
 
@@ -166,6 +170,19 @@ def _follow(store: Store, cursor: Cursor, out: Output) -> None:
             begun = time.monotonic()
             refresh(store)
             pause = max(_POLL_S, time.monotonic() - begun)
+
+
+def _follow_served(topic: Topic, cursor: Cursor, out: Output) -> None:
+    """Records as a server tells them. The client waits for a server that is away for a while."""
+    while True:
+        try:
+            for record in topic.follow(cursor.after, node=cursor.node):
+                out.rows([RecordRow(record)])
+                cursor.after = record.seq
+        except RecordsLost as lost:
+            gap = Tombstone(gap_from=lost.gap_from, gap_to=lost.gap_to, reason=lost.reason)
+            out.notice(tombstone_row(gap))
+            cursor.after = lost.gap_to
 
 
 def _print(out: Output, page: Page) -> None:

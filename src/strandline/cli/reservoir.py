@@ -15,9 +15,8 @@ from cyclopts import App, Parameter
 
 from strandline.cli import backup, cells
 from strandline.cli.asking import ask
-from strandline.cli.backup import PRINTED, Printed
 from strandline.cli.cells import Made, Row, row_of
-from strandline.cli.options import Flag
+from strandline.cli.options import PRINTED, Flag, Printed
 from strandline.cli.output import output, print_report
 from strandline.cli.progress import Bar
 from strandline.env.object_store import open_objects

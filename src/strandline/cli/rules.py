@@ -10,9 +10,8 @@ from strandline.cli import cells
 from strandline.cli.cells import Json, Made, Row
 from strandline.cli.options import VIEW_TARGET, Flag, ViewTarget
 from strandline.cli.output import output
-from strandline.cli.viewing import Looking, changing, putting
+from strandline.cli.viewing import Looking, changing, metrics_of, putting
 from strandline.errors import NotFound
-from strandline.store import Store
 from strandline.views.metrics.rules import Keep, Rule, name_of
 
 app = App(name="rule", help="List, add and remove rules of retention and downsampling.")
@@ -23,10 +22,10 @@ Measurement = Annotated[str, Parameter(metavar="MEASUREMENT", help="Such as cpu.
 _UNITS = (("w", 604_800), ("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
 
 
-@app.command(name="list")
+@app.command(name="ls", alias="list")
 def list_rules(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
     """Print the rules that hold."""
-    with Looking(target, "metrics", name, Store.metrics) as looking:
+    with Looking(target, "metrics", name, metrics_of) as looking:
         found = looking.ask(lambda metrics: metrics.rules())
     out = output(target.output)
     out.rows([_row(rule) for rule in found])
@@ -44,7 +43,7 @@ def keep(
     duration
         How long they are kept: 12h, 30d, 52w.
     """
-    with putting(target, "metrics", name, Store.metrics) as metrics:
+    with putting(target, "metrics", name, metrics_of) as metrics:
         metrics.keep(measurement, duration)
         _tell(target, metrics.rules(), "keep", measurement)
 
@@ -82,7 +81,7 @@ def downsample(
         How long after its end a window is made; what comes later makes it again.
     """
     groups = () if together else by
-    with putting(target, "metrics", name, Store.metrics) as metrics:
+    with putting(target, "metrics", name, metrics_of) as metrics:
         metrics.downsample(
             source,
             into=into,
@@ -112,11 +111,11 @@ def remove(
     measurement
         The one that is kept, or that is made.
     """
-    with changing(target, "metrics", name, Store.metrics) as metrics:
+    with changing(target, "metrics", name, metrics_of) as metrics:
         found = _find(metrics.rules(), kind, measurement)
         if found is None:
             error = NotFound(f"{name!r} has no rule of kind {kind} for {measurement!r}")
-            error.add_note(f"`strandline metrics rule list {name}` shows the rules")
+            error.add_note(f"`strandline metrics rule ls {name}` shows the rules")
             raise error
         if kind == "keep":
             metrics.keep_all(measurement)

@@ -17,9 +17,11 @@ from cyclopts import Parameter
 
 from strandline.cli import cells, failures, sql
 from strandline.cli.cells import Json, Made, Row, fact_row
+from strandline.cli.opening import is_served, reading
 from strandline.cli.options import VIEW_TARGET, ViewTarget
 from strandline.cli.output import output
 from strandline.cli.progress import Steps
+from strandline.cli.prompt import Prompt, names_in
 from strandline.cli.viewing import look, writing
 from strandline.errors import Invalid, StrandlineError
 from strandline.store import Store
@@ -32,7 +34,14 @@ _ASKING = {"Query", "Replay", "Show", "Explain", "Plot", "Ping", "ListUsers", "S
 _MAKING = {"Define", "Batch", "CreateUser"}
 _OPEN, _CLOSED = "[{(", "]})"
 _PAGE = 1000
-_LEAVE = {"exit", "quit"}
+KEYWORDS = (
+    *("DEFINE", "FIELDS", "STORE", "FOR", "PAYLOAD", "QUERY", "WHERE", "BY", "PER", "RETURN"),
+    *("LIMIT", "OFFSET", "ORDER", "ASC", "DESC", "COUNT", "UNIQUE", "TOTAL", "AVG", "MIN", "MAX"),
+    *("FOLLOWED", "PRECEDED", "WITHIN", "LINKED", "SINCE", "USING", "AND", "OR", "NOT", "IN"),
+    *("REMEMBER", "SHOW", "REPLAY", "EXPLAIN", "PLOT", "FLUSH", "PING", "BATCH", "DELETE"),
+    *("CREATE", "USER", "LIST", "USERS", "GRANT", "REVOKE", "PERMISSIONS", "TO", "ON", "FROM"),
+    *("HOUR", "DAY", "WEEK", "MONTH", "YEAR"),
+)
 
 
 def run(
@@ -88,12 +97,24 @@ def commands_of(text: str) -> Iterator[str]:
 
 def _do(text: str, target: ViewTarget) -> None:
     """One command, in a store of its own."""
+    if target.is_remote:
+        with reading(target) as store:
+            _print(_sent(store, text), target)
+        return
     kind = type(_parsed(text)).__name__
     if kind in _ASKING:
         _print(look(target, _asked(text)), target)
         return
     with writing(target, create=kind in _MAKING) as store:
         _print(_done(store, text), target)
+
+
+def _sent(store: Store, text: str) -> Result:
+    """A server parses commands itself."""
+    try:
+        return store.run(text)
+    except Invalid as error:
+        raise _told(error) from error
 
 
 def _asked(text: str) -> Callable[[Store], Result]:
@@ -125,28 +146,19 @@ def _parsed(text: str) -> Any:
 def _prompt(target: ViewTarget) -> None:
     """Commands from a terminal until it is closed. What is wrong with one is told; it goes on."""
     with writing(target, create=True) as store:
-        for text in _typed():
-            try:
-                _print(_done(store, text), target)
-            except StrandlineError as error:
-                failures.report(error)
+        words = [*KEYWORDS, *names_in(store)]
+        with Prompt("strandline", words, _is_whole) as prompt:
+            for text in prompt.commands():
+                try:
+                    done = _sent(store, text) if is_served(store) else _done(store, text)
+                    _print(done, target)
+                except StrandlineError as error:
+                    failures.report(error)
 
 
-def _typed() -> Iterator[str]:
-    lines = ""
-    while True:
-        try:
-            line = input("...> " if lines else "strandline> ")
-        except EOFError:
-            return
-        lines = f"{lines}\n{line}" if lines else line
-        if not lines.strip():
-            lines = ""
-        elif lines.strip().rstrip(";").lower() in _LEAVE:
-            return
-        elif sum(map(lines.count, _OPEN)) <= sum(map(lines.count, _CLOSED)):
-            yield lines.strip().rstrip(";")
-            lines = ""
+def _is_whole(text: str) -> bool:
+    """Whether no bracket is open."""
+    return sum(map(text.count, _OPEN)) <= sum(map(text.count, _CLOSED))
 
 
 def _read(file: str | None) -> str:
@@ -160,6 +172,9 @@ def _read(file: str | None) -> str:
 
 
 def _print(answer: Result, target: ViewTarget) -> None:
+    if target.output in ("csv", "arrow") and answer.columns:
+        sql.print_answer(answer, target.output)
+        return
     out = output(target.output)
     if not len(answer):
         if answer.columns and target.output != "table":

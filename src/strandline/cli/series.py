@@ -19,9 +19,8 @@ from strandline.cli.cells import Json, Made, Row, fact_row, row_of
 from strandline.cli.feed import value_of
 from strandline.cli.options import VIEW_TARGET, Flag, ViewTarget, microseconds
 from strandline.cli.output import output
-from strandline.cli.viewing import Looking, must_have, putting, writing
+from strandline.cli.viewing import Looking, must_have, putting, series_of, writing
 from strandline.errors import Invalid, NotFound
-from strandline.store import Store
 from strandline.views.series.meta import AT_MAX, AT_MIN
 from strandline.views.series.values import Point
 
@@ -36,7 +35,7 @@ app = App(name="series", help="Append and read points of sources by their time."
 Name = Annotated[str, Parameter(metavar="NAME", help="Name of the series, and of its topic.")]
 
 
-@app.command
+@app.command(name="write", alias="append")
 def append(
     name: Name,
     source: str,
@@ -61,7 +60,7 @@ def append(
         Version of the payload's form, for those who read it.
     """
     stored = value_of(payload, "payload")
-    with putting(target, "series", name, Store.series) as series:
+    with putting(target, "series", name, series_of) as series:
         unit = series.statistics().unit
         when = _now(unit) if at is None else _at(at, unit)
         done = series.append(os.fsencode(source), when, stored, version=version)
@@ -137,6 +136,17 @@ def latest(name: Name, /, *source: str, target: ViewTarget = VIEW_TARGET) -> Non
     out.end()
 
 
+@app.command(name="ls")
+def list_sources(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
+    """List the sources, with the times of their newest points."""
+    out = output(target.output)
+    with _looking(name, target) as looking:
+        unit = looking.ask(lambda series: series.statistics().unit)
+        found = looking.ask(lambda series: series.read_latest())
+        out.rows([_source_row(point, unit) for point in found.values()])
+    out.end()
+
+
 @app.command
 def stats(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
     """Print how many sources and points there are, how they came, and how the index is doing."""
@@ -171,7 +181,7 @@ def retain(name: Name, /, *, floor: str | None = None, target: ViewTarget = VIEW
 
 
 def _looking(name: str, target: ViewTarget) -> Looking[Series]:
-    return Looking(target, "series", name, Store.series)
+    return Looking(target, "series", name, series_of)
 
 
 def _sources(looking: Looking[Series], given: Sequence[str]) -> list[bytes]:
@@ -193,7 +203,7 @@ def _newest(series: Series, wanted: Sequence[bytes]) -> dict[bytes, Point]:
 
 def _no_source(name: str, source: bytes) -> NotFound:
     error = NotFound(f"there is no point of source {cells.plain(source)!r} in {name!r}")
-    error.add_note(f"`strandline series latest {name}` shows the sources")
+    error.add_note(f"`strandline series ls {name}` shows the sources")
     return error
 
 
@@ -215,6 +225,15 @@ def _at(text: str, unit: str) -> int:
         raise Invalid(
             f"{text!r} is not an at: write a whole number in {unit}, or 2026-03-28T14:05:00Z"
         ) from error
+
+
+def _source_row(newest: Point, unit: str) -> Row:
+    json: Json = {}
+    cells.put_bytes(json, "source", newest.source)
+    json |= {"newest_at": newest.at, "seq": newest.seq}
+    when = cells.moment(newest.at * _NS[unit] // 1_000) if unit in _NS else None
+    columns = {"source": cells.plain(newest.source), "newest at": str(newest.at), "time": when}
+    return Made(json, columns)
 
 
 def _point_row(point: Point, unit: str) -> Row:

@@ -12,17 +12,20 @@ import sys
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime, time
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from cyclopts import Parameter
 
-from strandline.cli import cells, groups
+from strandline.cli import cells, failures, groups
 from strandline.cli.cells import Cells, Json, Made, Row
-from strandline.cli.options import VIEW_TARGET, ViewTarget
+from strandline.cli.columnar import ArrowOutput
+from strandline.cli.opening import is_served
+from strandline.cli.options import VIEW_TARGET, Shape, ViewTarget
 from strandline.cli.output import output
+from strandline.cli.prompt import Prompt, names_in
 from strandline.cli.viewing import look
-from strandline.errors import Invalid
+from strandline.errors import Invalid, StrandlineError
 from strandline.store import Store
 
 if TYPE_CHECKING:  # DuckDB is loaded when it is needed
@@ -30,6 +33,12 @@ if TYPE_CHECKING:  # DuckDB is loaded when it is needed
 
 PLACE = groups.PLACE + 1  # among the commands of the help page
 _PAGE = 1000
+KEYWORDS = (
+    *("SELECT", "FROM", "WHERE", "GROUP", "BY", "HAVING", "ORDER", "LIMIT", "OFFSET", "AS", "ON"),
+    *("JOIN", "LEFT", "ASOF", "UNION", "ALL", "DISTINCT", "WITH", "CASE", "WHEN", "THEN", "ELSE"),
+    *("END", "AND", "OR", "NOT", "IN", "IS", "NULL", "LIKE", "BETWEEN", "CAST", "INTERVAL"),
+    *("COUNT", "SUM", "AVG", "MIN", "MAX", "OVER", "PARTITION", "DESCRIBE", "EXPLAIN"),
+)
 
 
 def sql(
@@ -50,7 +59,8 @@ def sql(
     Parameters
     ----------
     text
-        The question. Without it, the text of a piped stdin is taken.
+        The question. Without it, the text of a piped stdin is taken; on a terminal there is a
+        prompt.
     as_of
         A time, or a position as JSON: topics, tables, maps and series as they were then.
     param
@@ -60,33 +70,53 @@ def sql(
     write
         CSV, or a stream of Arrow, in the place of `--output`.
     """
-    question = _question(text)
-    params = _params(param or [])
+    asked = Asked(as_of, _params(param or []), timezone)
+    shape = write or target.output
+    if text is None and sys.stdin.isatty():
+        _prompt(target, asked, shape)
+    else:
+        question = sys.stdin.read() if text is None else text
+        print_answer(_answer(question, asked, target), shape)
 
+
+class Asked(NamedTuple):
+    """How a question is asked, besides its text."""
+
+    as_of: str | None
+    params: dict[str, Any] | None
+    timezone: str
+
+
+def _answer(question: str, asked: Asked, target: ViewTarget) -> Result:
     def ask(store: Store) -> Result:
+        if is_served(store):
+            return _sent(store, question, asked)
         answer: Result = import_module("strandline.query.sql.sql").sql(
-            store, question, as_of=as_of, params=params, timezone=timezone
+            store, question, as_of=asked.as_of, params=asked.params, timezone=asked.timezone
         )
         return answer
 
     try:
-        answer = look(target, ask)
+        return look(target, ask)
     except Invalid as error:
         raise _told(error) from error
-    if write == "arrow":
-        _write_arrow(answer)
-    elif write == "csv":
-        _write_csv(answer)
-    else:
-        _print(answer, target)
 
 
-def _question(text: str | None) -> str:
-    if text is not None:
-        return text
-    if sys.stdin.isatty():
-        raise Invalid("nothing to ask: give a question, or pipe one to stdin")
-    return sys.stdin.read()
+def _prompt(target: ViewTarget, asked: Asked, shape: Shape) -> None:
+    """Questions from a terminal, each closed by `;` or an empty line."""
+    words = [*KEYWORDS, *look(target, names_in)]
+    with Prompt("sql", words, lambda text: text.rstrip(" ").endswith((";", "\n"))) as prompt:
+        for question in prompt.commands():
+            try:
+                print_answer(_answer(question, asked, target), shape)
+            except StrandlineError as error:
+                failures.report(error)
+
+
+def _sent(store: Store, question: str, asked: Asked) -> Result:
+    if asked.timezone != "UTC":
+        raise Invalid("a server shows times in UTC: ask for `at time zone` in the question itself")
+    return store.sql(question, as_of=asked.as_of, params=asked.params)
 
 
 def _params(given: Sequence[str]) -> dict[str, Any] | None:
@@ -113,8 +143,18 @@ def _told(error: Invalid) -> Invalid:
     return told
 
 
-def _print(answer: Result, target: ViewTarget) -> None:
-    out = output(target.output)
+def print_answer(answer: Result, shape: Shape) -> None:
+    """Print rows; CSV and Arrow have the columns of the answer, also when it has no row."""
+    if shape == "arrow":
+        ArrowOutput().table(answer.arrow())
+    elif shape == "csv":
+        _write_csv(answer)
+    else:
+        _print(answer, shape)
+
+
+def _print(answer: Result, shape: Shape) -> None:
+    out = output(shape)
     page: list[Row] = []
     for row in _rows(answer):
         page.append(Made(_json(row), _cells(row)))
@@ -179,11 +219,3 @@ def _write_csv(answer: Result) -> None:
     writer.writerow(answer.columns)
     for row in _rows(answer):
         writer.writerow("" if value is None else _text(value) for value in row.values())
-
-
-def _write_arrow(answer: Result) -> None:
-    pa = import_module("pyarrow")
-    table = answer.arrow()
-    with pa.ipc.new_stream(sys.stdout.buffer, table.schema) as stream:
-        stream.write_table(table)
-    sys.stdout.buffer.flush()

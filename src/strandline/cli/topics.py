@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 
 from strandline.cli import cells
 from strandline.cli.cells import Cells, Made, Row, row_of
-from strandline.cli.opening import find_topic, open_to_read, open_to_write, read_again
+from strandline.cli.opening import find_topic, read_again, reading, writing
 from strandline.cli.options import NOTHING_GIVEN, TARGET, Flag, Target, TopicOptions
 from strandline.cli.output import output
 from strandline.errors import Invalid
@@ -23,7 +23,7 @@ PLACE = 10  # among the commands of the help page
 app = App(name="topic", help="List, create, show, alter, delete and trim topics.", sort_key=PLACE)
 
 
-@app.command(name="list")
+@app.command(name="ls", alias="list")
 def list_topics(
     prefix: str = "",
     /,
@@ -38,7 +38,7 @@ def list_topics(
         Only topics whose name begins so.
     """
     out = output(target.output)
-    with open_to_read(target.store, target.lake_url) as store:
+    with reading(target) as store:
         names = store.topics(prefix)
         for first in range(0, len(names), _LISTED_AT_ONCE):
             some = names[first : first + _LISTED_AT_ONCE]
@@ -61,12 +61,12 @@ def create(
     topic
         Name of the topic: letters, digits and . _ : -
     """
-    with open_to_write(target.store, create=True, lake_url=target.lake_url) as store:
+    with writing(target, create=True) as store:
         made = store.create_topic(topic, **options.given())
         output(target.output).one(_shown(made.statistics()))
 
 
-@app.command
+@app.command(name="info", alias="show")
 def show(
     topic: str,
     /,
@@ -80,7 +80,7 @@ def show(
     topic
         Name of the topic.
     """
-    with open_to_read(target.store, target.lake_url) as store:
+    with reading(target) as store:
         output(target.output).one(_shown(_statistics(store, topic)))
 
 
@@ -102,13 +102,13 @@ def alter(
     given = options.given()
     if not given:
         raise Invalid("say what to alter: --durability, --ttl, --cap-records, --schema, …")
-    with open_to_write(target.store, create=False, lake_url=target.lake_url) as store:
+    with writing(target, create=False) as store:
         found = find_topic(store, topic)
         found.alter(**given)
         output(target.output).one(_shown(found.statistics()))
 
 
-@app.command
+@app.command(name="rm", alias="delete")
 def delete(
     topic: str,
     /,
@@ -128,7 +128,7 @@ def delete(
     yes
         Do not ask.
     """
-    with open_to_write(target.store, create=False, lake_url=target.lake_url) as store:
+    with writing(target, create=False) as store:
         statistics = find_topic(store, topic).statistics()
         if statistics.count and not (yes or if_empty):
             _ask(f"Delete topic {topic!r} and its {statistics.count} records?")
@@ -159,7 +159,7 @@ def trim(
     """
     if before is None and match is None:
         raise Invalid("say what to delete: --before SEQ, --match TAG, or both")
-    with open_to_write(target.store, create=False, lake_url=target.lake_url) as store:
+    with writing(target, create=False) as store:
         done = find_topic(store, topic).delete(before=before, match=match)
         output(target.output).one(row_of(done))
 

@@ -4,6 +4,8 @@ Who looks opens the store read-only. The process that writes it goes on meanwhil
 views, and after a few times deletes the pages that we began with. Whoever finds them gone opens the
 store again, and asks again.
 
+A server's store is asked once: its files are the server's matter.
+
 Who puts something into a view that does not exist makes it, with its topic. But a topic that is
 there gets a view only when ``view create`` says so: from then on it keeps all records.
 """
@@ -13,14 +15,20 @@ from __future__ import annotations
 import contextlib
 import difflib
 from collections.abc import Callable, Iterator
-from typing import Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from strandline.cli import opening
 from strandline.cli.options import ViewTarget
 from strandline.cli.saved_views import damage_told
-from strandline.errors import Closed, Corrupt, Invalid, NotFound, UnknownTopic
+from strandline.errors import Closed, Corrupt, Forbidden, Invalid, NotFound, UnknownTopic
 from strandline.store import Store
 from strandline.view_config import KINDS, ViewConfigs
+
+if TYPE_CHECKING:  # views are loaded when one is asked for
+    from strandline.views.kv.kv import Kv
+    from strandline.views.metrics.metrics import Metrics
+    from strandline.views.queue.queue import Queue
+    from strandline.views.series.series import Series
 
 Kind = Literal["kv", "queue", "series", "metrics", "table"]
 View = TypeVar("View")
@@ -31,12 +39,31 @@ _PAGES_ARE_GONE = (FileNotFoundError, Closed, NotFound, Corrupt)
 
 
 def open_to_read(target: ViewTarget) -> Store:
-    """An existing store, read-only."""
-    return opening.open_to_read(target.store, target.lake_url, target.views_url)
+    """An existing store, read-only, or a server's."""
+    return opening.reading(target)
+
+
+def kv_of(store: Store, name: str) -> Kv:
+    return store.kv(name)
+
+
+def queue_of(store: Store, name: str) -> Queue:
+    return store.queue(name)
+
+
+def series_of(store: Store, name: str) -> Series:
+    return store.series(name)
+
+
+def metrics_of(store: Store, name: str) -> Metrics:
+    return store.metrics(name)
 
 
 def look(target: ViewTarget, question: Callable[[Store], Result]) -> Result:
     """Ask a store something about its views; once more when their pages are gone."""
+    if target.is_remote:
+        with open_to_read(target) as store:
+            return question(store)
     for _ in range(_LOOKS_MAX - 1):
         with contextlib.suppress(*_PAGES_ARE_GONE), open_to_read(target) as store:
             return question(store)
@@ -69,6 +96,8 @@ class Looking(Generic[View]):
 
     def ask(self, question: Callable[[View], Result]) -> Result:
         """Ask the view something; with a newer opening when its pages are gone."""
+        if opening.is_served(self.store):
+            return question(self._found())
         for _ in range(_LOOKS_MAX - 1):
             try:
                 return question(self._found())
@@ -93,11 +122,12 @@ class Looking(Generic[View]):
 @contextlib.contextmanager
 def writing(target: ViewTarget, *, create: bool = False) -> Iterator[Store]:
     """A store whose views are to be changed."""
-    opened = opening.open_to_write(
-        target.store, create=create, lake_url=target.lake_url, views_url=target.views_url
-    )
-    with opened as store, damage_told(target.store, target.views_url):
-        yield store
+    with opening.writing(target, create=create) as store:
+        if opening.is_served(store):
+            yield store
+            return
+        with damage_told(target.store, target.views_url):
+            yield store
 
 
 @contextlib.contextmanager
@@ -116,7 +146,7 @@ def putting(
 ) -> Iterator[View]:
     """A view to put something into: made, with topic and store, when there is none."""
     with writing(target, create=True) as store:
-        if name in store.topics(name):
+        with contextlib.suppress(UnknownTopic):
             must_have(store, kind, name)
         yield open_view(store, name)
 
@@ -128,6 +158,8 @@ def must_have(store: Store, kind: Kind, name: str) -> None:
     except UnknownTopic as error:
         error.add_note(_name_meant(store, kind, name))
         raise
+    except Forbidden:
+        return  # the server says itself what this token may do
     refuse_owned(name, views)
     if getattr(views, kind) is None:
         missing = Invalid(f"topic {name!r} has no {kind} view")
@@ -149,6 +181,8 @@ def refuse_owned(name: str, views: ViewConfigs) -> None:
 
 
 def _name_meant(store: Store, kind: Kind, name: str) -> str:
-    names = [found for found_kind, found in store.views.names() if found_kind == kind]
+    names: list[str] = []
+    with contextlib.suppress(Forbidden):
+        names = [found for found_kind, found in store.views.names() if found_kind == kind]
     near = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {near[0]!r}?" if near else "`strandline view list` shows the views"
+    return f"did you mean {near[0]!r}?" if near else "`strandline view ls` shows the views"

@@ -6,6 +6,7 @@ is the cure for all that may be wrong with saved views.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from typing import Annotated, cast
@@ -15,6 +16,7 @@ from cyclopts import App, Parameter
 
 from strandline.cli import cells, topics
 from strandline.cli.cells import Json, Made, Row, fact_row
+from strandline.cli.opening import is_served
 from strandline.cli.options import VIEW_TARGET, Flag, ViewTarget
 from strandline.cli.output import output, print_report
 from strandline.cli.viewing import (
@@ -26,7 +28,7 @@ from strandline.cli.viewing import (
     refuse_owned,
     writing,
 )
-from strandline.errors import Invalid
+from strandline.errors import Invalid, UnknownTopic
 from strandline.memory import RESERVE, ShareUse
 from strandline.settings import Durability
 from strandline.store import Store
@@ -51,7 +53,7 @@ Options = Annotated[
 ]
 
 
-@app.command(name="list")
+@app.command(name="ls", alias="list")
 def list_views(*, target: ViewTarget = VIEW_TARGET) -> None:
     """List the views of a store."""
     out = output(target.output)
@@ -88,9 +90,9 @@ def create(
     if durability is not None:
         given["durability"] = durability
     with writing(target, create=True) as store:
-        if name in store.topics(name):
+        with contextlib.suppress(UnknownTopic):
             refuse_owned(name, store.existing_topic(name).config.views)
-        view = store.views.open(load_kinds()[kind], name, given)
+        view = _opened(store, kind, name, given)
         output(target.output).one(_facts(_shown(store, kind, name, view)))
 
 
@@ -133,7 +135,7 @@ def alter(
     with writing(target) as store:
         must_have(store, kind, name)
         store.views.alter(kind, name, **given)
-        store.views.shelf.save()
+        _save(store)
         output(target.output).one(_listed(store, kind, name))
 
 
@@ -163,7 +165,7 @@ def rebuild(
     with writing(target) as store:
         views = store.views.names() if everything else [(str(kind), str(name))]
         out.rows([_rebuilt(store, cast("Kind", each), of) for each, of in views])
-        store.views.shelf.save()
+        _save(store)
     out.end()
 
 
@@ -202,6 +204,8 @@ def memory(*, target: ViewTarget = VIEW_TARGET) -> None:
 
 
 def _memory_of_all(store: Store) -> dict[str, ShareUse]:
+    if is_served(store):
+        return store.views.memory()
     for kind, name in store.views.names():
         store.views.open(load_kinds()[kind], name, {})
     return store.views.memory()
@@ -209,9 +213,20 @@ def _memory_of_all(store: Store) -> dict[str, ShareUse]:
 
 def _looking(kind: Kind, name: str, target: ViewTarget) -> Looking[object]:
     def open_view(store: Store, name: str) -> object:
-        return store.views.open(load_kinds()[kind], name, {})
+        return _opened(store, kind, name, {})
 
     return Looking(target, kind, name, open_view)
+
+
+def _opened(store: Store, kind: Kind, name: str, options: dict[str, object]) -> object:
+    if is_served(store):
+        return getattr(store, kind)(name, **options)
+    return store.views.open(load_kinds()[kind], name, options)
+
+
+def _save(store: Store) -> None:
+    if not is_served(store):  # a server saves its views by itself
+        store.views.shelf.save()
 
 
 def _options(kind: Kind, given: Sequence[str]) -> dict[str, object]:
@@ -255,6 +270,8 @@ def _listed(store: Store, kind: Kind, name: str) -> Row:
 
 
 def _shown(store: Store, kind: Kind, name: str, view: object) -> Json:
+    if is_served(store):
+        return _shown_by_server(store, kind, name, view)
     host = store.views.shelf.host(kind, store.existing_topic(name))
     host.catch_up()
     numbers = _numbers(view)
@@ -268,6 +285,21 @@ def _shown(store: Store, kind: Kind, name: str, view: object) -> Json:
         "options": cells.jsonable(getattr(host.topics[0].config.views, kind)),
         **numbers,
         "notes": list(store.views.shelf.complaints),
+    }
+
+
+def _shown_by_server(store: Store, kind: Kind, name: str, view: object) -> Json:
+    """What a server tells: not how far it has saved the view."""
+    topic = store.existing_topic(name).statistics()
+    return {
+        "kind": kind,
+        "name": name,
+        "topics": [name],
+        "records": [topic.count],
+        "head_seqs": [topic.head_seq],
+        "options": cells.jsonable(getattr(topic.config.views, kind)),
+        **_numbers(view),
+        "notes": [],
     }
 
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from strandline.cli import cells
 from strandline.cli.cells import Json, Made, Row
+from strandline.cli.opening import is_served
 from strandline.cli.options import VIEW_TARGET, ViewTarget, milliseconds
 from strandline.cli.output import Output, output
-from strandline.cli.viewing import Looking
+from strandline.cli.viewing import Looking, kv_of
 from strandline.errors import Invalid
-from strandline.store import Store
 from strandline.views.kv.values import Change
 
 if TYPE_CHECKING:  # views are loaded when one is asked for
@@ -58,10 +58,15 @@ def watch(
         raise Invalid("--after is 0 or a version")
     idle_s = None if timeout is None else milliseconds(timeout) / 1000
     out = output(target.output, live=True)
-    with Looking(target, "kv", name, Store.kv) as looking:
-        watcher = Watcher(looking, _bytes(key), _bytes(prefix), after)
+    with Looking(target, "kv", name, kv_of) as looking:
         try:
-            _follow(watcher, out, idle_s)
+            if is_served(looking.store):
+                kv = looking.ask(lambda kv: kv)
+                found = kv.watch(_bytes(key), prefix=_bytes(prefix), after=after, timeout_s=idle_s)
+                for change in found:
+                    out.rows([_change_row(change)])
+            else:
+                _follow(Watcher(looking, _bytes(key), _bytes(prefix), after), out, idle_s)
         finally:
             out.end()
 

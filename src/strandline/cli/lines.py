@@ -1,0 +1,100 @@
+"""Records as lines of JSON, as ``strandline read --output jsonl`` prints them. Pure.
+
+    {"data": "tea", "key": "table-4", "tag": "eu"}
+    {"data": {"price": 3.2}}
+    {"data_base64": "/wA=", "seq": 7, "ts": 1774706700000000}
+
+``data``, ``key`` and ``meta`` are text, or base64 under a name that says so; ``data`` and ``meta``
+may also be any other JSON, of which the text is stored. ``seq`` and ``ts`` are left out: the topic
+gives its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import NamedTuple
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from strandline.cli.options import Fields
+from strandline.errors import Invalid
+
+_CODE_QUOTE = ord('"')
+
+
+class Columns(NamedTuple):
+    """Records of one batch, field by field."""
+
+    data: list[bytes]
+    keys: list[bytes | str | None]
+    tags: list[str | None]
+    nodes: list[str | None]
+    metas: list[bytes | None]
+
+
+class _Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    data: Raw | UnsetType = UNSET
+    data_base64: str | None = None
+    key: str | None = None
+    key_base64: str | None = None
+    tag: str | None = None
+    node: str | None = None
+    meta: Raw | UnsetType = UNSET
+    meta_base64: str | None = None
+    seq: int | None = None
+    ts: int | None = None
+
+
+_decoder = msgspec.json.Decoder(_Line)
+
+
+def columns_of(lines: list[bytes], before: int, fields: Fields) -> Columns:
+    """A batch of lines; what a line does not say is what the options say. Empty ones do not count.
+
+    ``before`` is how many lines came before, for messages.
+    """
+    columns = Columns([], [], [], [], [])
+    for place, line in enumerate(lines, start=before + 1):
+        if not line.strip():
+            continue
+        try:
+            told = _decoder.decode(line)
+            _add(columns, told, fields)
+        except (msgspec.MsgspecError, UnicodeDecodeError, binascii.Error) as error:
+            wrong = Invalid(f"line {place} is no record: {error}")
+            wrong.add_note('a line is as {"data": "tea", "key": "table-4", "tag": "eu"}')
+            raise wrong from error
+    return columns
+
+
+def _add(columns: Columns, told: _Line, fields: Fields) -> None:
+    data = _stored(told.data, told.data_base64)
+    if data is None:
+        raise msgspec.ValidationError("it has no `data`")
+    meta = _stored(told.meta, told.meta_base64)
+    key = told.key if told.key_base64 is None else _decoded(told.key_base64)
+    columns.data.append(data)
+    columns.keys.append(fields.key if key is None else key)
+    columns.tags.append(fields.tag if told.tag is None else told.tag)
+    columns.nodes.append(fields.node if told.node is None else told.node)
+    own = None if fields.meta is None else fields.meta.encode()
+    columns.metas.append(own if meta is None else meta)
+
+
+def _stored(value: Raw | UnsetType, coded: str | None) -> bytes | None:
+    if coded is not None:
+        return _decoded(coded)
+    if value is UNSET:
+        return None
+    text = bytes(value)
+    if text == b"null":
+        return None
+    if text[0] == _CODE_QUOTE:
+        return msgspec.json.decode(text, type=str).encode()
+    return text
+
+
+def _decoded(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)

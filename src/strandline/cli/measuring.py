@@ -1,0 +1,61 @@
+"""Rates: how often per second something can be done, beside what bounds it."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Callable
+
+import msgspec
+
+_ROUNDS = 5
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """One rate beside the raw one that bounds it."""
+
+    work: str
+    per_s: float
+    raw: str
+    raw_per_s: float
+    ratio: float
+
+
+def rate(act: Callable[[], object], seconds: float, *, times_max: int = 1 << 62) -> float:
+    """How often per second something can be done: the median of a few rounds."""
+    round_max = max(1, times_max // _ROUNDS)
+    return statistics.median(_round(act, seconds / _ROUNDS, round_max) for _ in range(_ROUNDS))
+
+
+def threads_rate(act: Callable[[], object], seconds: float, threads: int) -> float:
+    """The same by several threads at once."""
+    rates: list[float] = []
+    started = [
+        threading.Thread(target=lambda: rates.append(rate(act, seconds))) for _ in range(threads)
+    ]
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join()
+    return sum(rates)
+
+
+def beside(work: str, per_s: float, raw: str, raw_per_s: float) -> Measured:
+    """A rate and the raw one, rounded."""
+    return Measured(
+        work=work,
+        per_s=round(per_s, 1),
+        raw=raw,
+        raw_per_s=round(raw_per_s, 1),
+        ratio=round(per_s / raw_per_s, 3),
+    )
+
+
+def _round(act: Callable[[], object], seconds: float, times_max: int) -> float:
+    begun = time.perf_counter()
+    count = 0
+    while count < times_max and time.perf_counter() - begun < seconds:
+        act()
+        count += 1
+    return count / (time.perf_counter() - begun)
