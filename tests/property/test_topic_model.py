@@ -268,8 +268,8 @@ class TopicMachine(RuleBasedStateMachine):
     def kill(self, shards):
         if self.model.config.durability == "memory":
             self.alter({}, "disk")
-        old, self.disk = self.disk, self.disk.kill()
-        old.power_off()
+        self.disk.power_off()
+        self.disk = self.disk.kill()
         self.store.close()
         self._come_back(shards)
 

@@ -2,6 +2,8 @@
 
 In this order: the call is counted, ``on_call(operation, path)`` runs without any lock held (it may
 take crash states, block, switch the power off or raise), the power is looked at, then the faults.
+What the call does to the disk happens inside ``effect``, which looks at the power again: a call that
+was let in while the power went off has not happened, and nobody is told that it has.
 
 Calls that are several system calls on a real disk have a step for each, so that a test can stop
 or fail between them:
@@ -96,11 +98,28 @@ class Fault:
         return strikes
 
 
+class Effect:
+    """The moment in which a call changes the disk: under the lock, and with the power on."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    def __enter__(self) -> None:
+        self._calls.lock.acquire()
+        if not self._calls.powered:
+            self._calls.lock.release()
+            raise OSError(codes.EIO, "the power is off")
+
+    def __exit__(self, *_: object) -> None:
+        self._calls.lock.release()
+
+
 class Calls:
     """The gate in front of a simulated disk, and its one lock. Safe from many threads."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
+        self.effect = Effect(self)
         self.counts: Counter[str] = Counter()
         self.total = 0
         self.on_call: Hook | None = None
@@ -114,6 +133,11 @@ class Calls:
             raise ValueError(f"{fault.operation!r} is no write and cannot be short")
         with self.lock:
             self._faults.append(fault)
+
+    def power_off(self) -> None:
+        """No call changes the disk from here on."""
+        with self.lock:
+            self.powered = False
 
     def enter(self, operation: str, path: str) -> Fault | None:
         """Let the call in, or raise. A fault is returned when the call is to be cut short."""

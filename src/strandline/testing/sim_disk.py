@@ -11,7 +11,8 @@ can give any number of crash states; a new disk is clean: no locks, no faults, n
 
     crash(choices)   power loss: a new boot id, unsynced sectors and names by choice
     kill()           SIGKILL: the same boot id, everything written is there and still unsynced
-    power_off()      the old world ends: every later call on it raises OSError
+    power_off()      the old world ends: every later call on it raises OSError. Come before the
+                     other two where threads are at work, or what they are told is not on the new disk
 
 A failed ``sync_dir`` leaves the names pending; only the sync of a file loses what it failed on.
 """
@@ -104,7 +105,7 @@ class SimDisk:
 
     def power_off(self) -> None:
         """Make every later call raise, for threads that outlive a simulated crash."""
-        self._calls.powered = False
+        self._calls.power_off()
 
     def crash(
         self,
@@ -268,17 +269,17 @@ class SimDisk:
 
     def rename(self, old: str, new: str) -> None:
         self._calls.enter("rename", old)
-        with self._calls.lock:
+        with self._calls.effect:
             self._volume.move(old, new)
 
     def sync_dir(self, path: str) -> None:
         self._calls.enter("sync_dir", path)
-        with self._calls.lock:
+        with self._calls.effect:
             self._volume.sync(self._volume.folder(path))
 
     def remove(self, path: str) -> None:
         self._calls.enter("remove", path)
-        with self._calls.lock:
+        with self._calls.effect:
             self._volume.unlink(path)
 
     def lock(self, path: str, content: bytes) -> Lock | None:

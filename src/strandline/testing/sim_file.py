@@ -28,7 +28,7 @@ class Descriptor:
         """Store all buffers, or the part that fits or that a fault leaves, and raise."""
         fault = self.calls.enter(operation, self.path)
         data = b"".join(buffers)
-        with self.calls.lock:
+        with self.calls.effect:
             kept = self._kept(offset, len(data), fault)
             self.file.store(offset, data[:kept])
         self._check_whole(kept, len(data), fault)
@@ -37,7 +37,7 @@ class Descriptor:
     def fill(self, operation: str, size: int) -> None:
         """Write zeros into an empty file."""
         fault = self.calls.enter(operation, self.path)
-        with self.calls.lock:
+        with self.calls.effect:
             kept = self._kept(0, size, fault)
             self.file.resize(kept)
         self._check_whole(kept, size, fault)
@@ -53,7 +53,7 @@ class Descriptor:
                 with self.calls.lock:
                     self.file.end_sync(began, reached_disk=False)
             raise
-        with self.calls.lock:
+        with self.calls.effect:
             self.file.end_sync(began)
 
     def discard(self) -> None:
@@ -122,7 +122,7 @@ class SimMapping:
         content = bytes(data)
         if len(content) != max(0, after - first):
             raise IndexError("mmap slice assignment is wrong size")
-        with self._calls.lock:
+        with self._calls.effect:
             self._file.store(first, content, mapped=True)
 
 
@@ -189,7 +189,7 @@ class SimDurableFile:
         call = self._within or "commit"
         self._aside.sync(f"{call}.sync")
         calls.enter(f"{call}.rename", self._path)
-        with calls.lock:
+        with calls.effect:
             volume.move(self._aside.path, self._path)
         sync_parent(volume, calls, f"{call}.sync_dir", self._path)
         self._open = False
@@ -200,7 +200,7 @@ class SimDurableFile:
         calls.enter("commit_new", self._path)
         self._aside.sync("commit_new.sync")
         calls.enter("commit_new.link", self._path)
-        with calls.lock:
+        with calls.effect:
             if volume.find(self._path) is not None:
                 raise failure(errno.EEXIST, self._aside.path, self._path)
             volume.link(self._path, self._aside.file)
@@ -236,5 +236,5 @@ def sync_parent(volume: Volume, calls: Calls, operation: str, path: str) -> None
     """Make the name of the path durable."""
     parent = os.path.dirname(path)
     calls.enter(operation, parent)
-    with calls.lock:
+    with calls.effect:
         volume.sync(volume.folder(parent))

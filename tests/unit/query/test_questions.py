@@ -281,8 +281,8 @@ def test_a_revoked_key_stays_so_through_a_power_loss(world, run):
     world.store.sync()
     run("REVOKE KEY ann")
 
-    old, world.disk = world.disk, world.disk.crash(Oldest())
-    old.power_off()
+    world.disk.power_off()
+    world.disk = world.disk.crash(Oldest())
     world.store.close()
     world.store = world.open()
 

@@ -75,8 +75,8 @@ class World:
 
     def kill(self, *, wal: WalSettings | None = None) -> Store:
         """End the process without a word and open the store in the next one."""
-        old, self.disk = self.disk, self.disk.kill()
-        old.power_off()
+        self.disk.power_off()
+        self.disk = self.disk.kill()
         self.store.close()
         self.store = self.open(wal=wal)
         return self.store

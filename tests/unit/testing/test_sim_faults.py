@@ -177,6 +177,36 @@ def test_a_call_cut_by_power_off_cannot_clean_up():
     assert disk.kill().list_dir("/") == ["file.tmp"]
 
 
+class LastWords:
+    """Bytes during whose copying, after the call was let in, the power goes off."""
+
+    def __init__(self, disk: SimDisk) -> None:
+        self._disk = disk
+
+    def __bytes__(self) -> bytes:
+        self._disk.power_off()
+        return b"new"
+
+
+def test_a_store_that_the_power_loss_overtakes_has_not_happened():
+    """Whoever is told that it has, finds it on the disk that comes after."""
+    disk, file = disk_with_log(512)
+
+    with pytest.raises(OSError, match="power"):
+        file.mapping[0:3] = LastWords(disk)
+
+    assert disk.kill().read("/data/log")[:3] == bytes(3)
+
+
+def test_a_write_that_the_power_loss_overtakes_has_not_happened():
+    disk, file = disk_with_log(512)
+
+    with pytest.raises(OSError, match="power"):
+        file.write(0, map(bytes, [LastWords(disk)]))
+
+    assert disk.kill().read("/data/log")[:3] == bytes(3)
+
+
 def disk_with_log(size: int = 8192) -> tuple[SimDisk, LogFile]:
     disk = SimDisk()
     disk.make_dirs("/data")

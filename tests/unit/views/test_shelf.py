@@ -365,8 +365,8 @@ def test_what_could_not_be_saved_is_saved_the_next_time_though_nothing_was_added
 
 def lose_power(world: World) -> None:
     """Lose all that is not synced, and open the store again."""
-    old, world.disk = world.disk, world.disk.crash(Oldest())
-    old.power_off()
+    world.disk.power_off()
+    world.disk = world.disk.crash(Oldest())
     world.store.close()
     world.store = world.open()
 

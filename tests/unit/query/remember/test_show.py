@@ -125,8 +125,8 @@ def test_rows_that_a_power_loss_took_from_the_table_are_not_shown_any_more(seed:
         machine.show(alias)
         if seed % 2:
             machine.store.topic(f"remembered:{alias}").secure()
-    old, machine.world.disk = machine.world.disk, machine.world.disk.crash(Random(seed))
-    old.power_off()
+    machine.world.disk.power_off()
+    machine.world.disk = machine.world.disk.crash(Random(seed))
     machine.store.close()
     machine.world.store = machine.world.open()
     machine.pay(*range(100, 100 + 300 * (seed % 3)))

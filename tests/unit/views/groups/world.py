@@ -54,8 +54,8 @@ class GroupWorld(world.World):
 
     def lose_power(self, choices: Choices) -> None:
         """Cut the power; what was not synced is lost as the choices say."""
-        old, self.disk = self.disk, self.disk.crash(choices)
-        old.power_off()
+        self.disk.power_off()
+        self.disk = self.disk.crash(choices)
         self.store.close()
         self.store = self.open()
 

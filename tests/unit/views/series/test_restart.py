@@ -95,8 +95,8 @@ def test_a_quiet_stream_of_class_fsync_survives_a_power_loss(choices):
     gps.append("bus", 0, b"late")
     gps.run_retention(-5)
 
-    lost, world.disk = world.disk, world.disk.crash(choices())
-    lost.power_off()
+    world.disk.power_off()
+    world.disk = world.disk.crash(choices())
     world.store.close()
     world.store = world.open()
 
