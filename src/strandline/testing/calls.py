@@ -2,8 +2,8 @@
 
 In this order: the call is counted, ``on_call(operation, path)`` runs without any lock held (it may
 take crash states, block, switch the power off or raise), the power is looked at, then the faults.
-What the call does to the disk happens inside ``effect``, which looks at the power again: a call that
-was let in while the power went off has not happened, and nobody is told that it has.
+What the call does to the disk happens inside ``effect``, which looks at the power again: a call
+that was let in while the power went off has not happened, and nobody is told that it has.
 
 Calls that are several system calls on a real disk have a step for each, so that a test can stop
 or fail between them:

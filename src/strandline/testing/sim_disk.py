@@ -11,8 +11,8 @@ can give any number of crash states; a new disk is clean: no locks, no faults, n
 
     crash(choices)   power loss: a new boot id, unsynced sectors and names by choice
     kill()           SIGKILL: the same boot id, everything written is there and still unsynced
-    power_off()      the old world ends: every later call on it raises OSError. Come before the
-                     other two where threads are at work, or what they are told is not on the new disk
+    power_off()      the old world ends: every later call on it raises OSError. It comes first
+                     where threads are at work, or the new disk lacks what they are told
 
 A failed ``sync_dir`` leaves the names pending; only the sync of a file loses what it failed on.
 """
