@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -26,16 +27,17 @@ import pyarrow as pa
 
 from strandline.query import sequence
 from strandline.query.bound import Bound
-from strandline.query.compile import MATCHES, sql, sql_of_matches, sql_of_scan
+from strandline.query.compile import MATCHES, PLACE, sql, sql_of_matches, sql_of_places, sql_of_scan
 from strandline.query.engine import Engine, Session, without_zones
 from strandline.query.facts import Profile
+from strandline.query.links import Ints, taken
 from strandline.query.periods import DAY_US
-from strandline.query.plan import Output, Plan, Scan, plan_of
+from strandline.query.plan import Output, Plan, Scan, numbered_enums, plan_of
 from strandline.query.replay import replayed
 from strandline.query.result import Result
-from strandline.query.sequence import Ints, Side
+from strandline.query.sequence import Side
 from strandline.query.shape import shape_of
-from strandline.query.sources import Snapshots, Sources, years_of
+from strandline.query.sources import Snapshots, Sources, as_numbers, years_of
 from strandline.views.table.condition import And, Compare, Condition, In, Value, fields_of
 from strandline.views.table.snapshot import SEQ
 
@@ -151,29 +153,43 @@ class _Question:
     def _matched(self) -> str:
         """Make the matches of a sequence a relation; returns the SQL that is to be asked."""
         plan = self._plan
-        tables = [self._exact(scan) for scan in plan.scans]
+        chosen = [self._chosen(scan) for scan in plan.scans]
         with self._profile.timed("match", self._engine.clock):
-            sides = [side_of(scan, table) for scan, table in zip(plan.scans, tables, strict=True)]
+            sides = [side_of(scan, rows) for scan, rows in zip(plan.scans, chosen, strict=True)]
             found = sequence.matches(sides, plan.steps)
             enough = _enough(plan)
             if enough is not None:
                 found = [rows[:enough] for rows in sequence.in_order(sides[0], found)]
-            joined = _joined(plan, tables, found)
+            joined = _joined(plan, chosen, found)
         self._session.register(MATCHES, [joined])
         years = None
         if plan.bucket and not plan.bucket.calendar.is_utc:
             years = years_of(joined[plan.bucket.column].chunks)
         return sql_of_matches(plan, "duckdb", years=years)
 
-    def _exact(self, scan: Scan) -> pa.Table:
+    def _chosen(self, scan: Scan) -> _Rows:
         """The rows of an event that fulfil its condition, with the columns that are kept."""
         reading = self._sources.reading(scan)
-        if scan.where is None:
+        if self._sources.fits(reading):
             tables = self._sources.tables(reading)
             if len({str(table.schema.types) for table in tables}) == 1:
-                return without_zones(pa.concat_tables(tables)).unify_dictionaries()
+                table = without_zones(pa.concat_tables(tables))
+                return _Rows(table, None if scan.where is None else self._places(scan, table))
         self._sources.register(scan, reading)
-        return self._ask(sql_of_scan(scan, "duckdb"))
+        return _Rows(self._ask(sql_of_scan(scan, "duckdb")), None)
+
+    def _places(self, scan: Scan, table: pa.Table) -> Ints:
+        """Where the rows are that fulfil the condition: that is all that is asked of DuckDB, since
+        it would make text of dictionaries."""
+        asked = table.select([name for name in scan.columns if name in fields_of(scan.where)])
+        enums = numbered_enums(scan, asked.column_names)
+        asked = as_numbers(asked, enums)
+        asked = asked.append_column(PLACE, pa.array(np.arange(table.num_rows)))
+        self._session.register(scan.relation, [asked])
+        found = self._ask(sql_of_places(scan, "duckdb", enums))[PLACE].to_numpy()
+        fulfils = np.zeros(table.num_rows, bool)
+        fulfils[found] = True
+        return np.flatnonzero(fulfils)
 
 
 def shaped(table: pa.Table, shape: pa.Schema) -> pa.Table:
@@ -243,23 +259,36 @@ def bound_value(scalar: pa.Scalar) -> Value:
     return value
 
 
-def side_of(scan: Scan, table: pa.Table) -> Side:
+class _Rows(NamedTuple):
+    """Rows of an event, and which of them count: None for all."""
+
+    table: pa.Table
+    places: Ints | None
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """The values of the rows that count."""
+        values = self.table[name]
+        return values if self.places is None else taken(values, self.places)
+
+
+def side_of(scan: Scan, rows: _Rows) -> Side:
     """Of a sequence, from the rows of an event."""
-    times = table[scan.time]
-    seqs = table[SEQ].to_numpy().astype(np.int64)
+    times = rows.column(scan.time)
+    seqs = rows.column(SEQ).to_numpy().astype(np.int64)
     if pa.types.is_date(times.type):
         micros: Ints = times.cast(pa.int32()).to_numpy().astype(np.int64) * DAY_US
     else:
         micros = times.cast(pa.int64()).to_numpy()
-    return Side(table=scan.table, link=table[scan.link], times=micros, seqs=seqs)
+    return Side(table=scan.table, link=rows.column(scan.link), times=micros, seqs=seqs)
 
 
-def _joined(plan: Plan, tables: list[pa.Table], found: list[Ints]) -> pa.Table:
+def _joined(plan: Plan, chosen: list[_Rows], found: list[Ints]) -> pa.Table:
     """The columns of matches that are still needed."""
     needed = plan.needed or {f"{plan.scans[0].prefix}{SEQ}"}
     columns: dict[str, pa.ChunkedArray] = {}
-    for scan, table, rows in zip(plan.scans, tables, found, strict=True):
+    for scan, rows, places in zip(plan.scans, chosen, found, strict=True):
         fields = [field for field in scan.kept if f"{scan.prefix}{field}" in needed]
-        taken = table.select(fields).take(pa.array(rows))
-        columns |= {f"{scan.prefix}{field}": taken[field] for field in fields}
+        at = places if rows.places is None else rows.places[places]
+        few = rows.table.select(fields).take(pa.array(at))
+        columns |= {f"{scan.prefix}{field}": few[field] for field in fields}
     return pa.table(columns)

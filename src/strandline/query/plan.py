@@ -18,7 +18,7 @@ it, ``pay.amount``. Only columns that are needed are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
@@ -145,11 +145,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         shown = {output.column for output in self.outputs}
         if not self.figures:
             shown |= {sort.column for sort in self.order}
-        return {
-            name: kind.variants
-            for name, kind in self.scans[0].kinds.items()
-            if kind.name == "enum" and name not in shown
-        }
+        return numbered_enums(self.scans[0], self.scans[0].kinds.keys() - shown)
 
     @property
     def names(self) -> list[str]:
@@ -159,6 +155,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         bucket = [BUCKET] if self.bucket else []
         figures = [figure.name for figure in self.figures]
         return [*bucket, *(group.name for group in self.groups), *figures]
+
+
+def numbered_enums(scan: Scan, among: Collection[str]) -> Numbered:
+    """The enums among these columns of a scan."""
+    kinds = scan.kinds.items()
+    return {name: kind.variants for name, kind in kinds if kind.name == "enum" and name in among}
 
 
 def plan_of(bound: Bound) -> Plan:

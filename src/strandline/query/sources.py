@@ -58,12 +58,16 @@ class Sources:
         kinds = self.snapshot(scan.table).columns
         schema = pa.schema([kinds.field(each) for each in scan.columns])
         empty = as_numbers(schema.empty_table(), numbered)
-        if reading.bytes_max > self._engine.memory_max // 2:
+        if not self.fits(reading):
             batches = (as_numbers(batch, numbered) for batch in reading.batches())
             self._session.register_stream(scan.relation, empty.schema, batches)
             return
         tables = [as_numbers(table, numbered) for table in self.tables(reading)]
         self._session.register(scan.relation, tables or [empty])
+
+    def fits(self, reading: Reading) -> bool:
+        """Whether the rows may be in memory all at once."""
+        return reading.bytes_max <= self._engine.memory_max // 2
 
     def tables(self, reading: Reading) -> list[pa.Table]:
         with self._profile.timed("read", self._engine.clock):

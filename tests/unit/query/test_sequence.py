@@ -13,7 +13,7 @@ from strandline.query.bound import BoundStep
 from strandline.query.compile import sql
 from strandline.query.engine import Engine
 from strandline.query.plan import plan_of
-from strandline.query.sequence import Side, in_order, matches, order_by
+from strandline.query.sequence import Side, in_order, matches
 from tests.unit.query.asking import BEGIN_US, HOUR_US, Tables, table
 
 VIEW = {"page": "string", "user": "string | null", "at_time": "datetime | null"}
@@ -258,18 +258,53 @@ def test_the_sql_of_a_sequence_finds_the_same_matches(words, events):
         assert found[f"{event.called}.seq"].to_pylist() == side.seqs[rows].tolist()
 
 
-def test_order_by_several_keys_is_that_of_lexsort():
-    random = np.random.default_rng(5)
-    keys = [
-        random.integers(0, 5, 500),
-        random.integers(-(2**62), 2**62, 500) * random.integers(0, 2, 500),
-        random.integers(0, 1 << 40, 500),
-    ]
+def _naive(first: Side, second: Side, step: BoundStep) -> list[tuple[int, int]]:
+    """Seqs of matches, row by row."""
+    found = []
+    behind = step.direction == "followed"
+    for link, time, seq in zip(first.link.to_pylist(), first.times, first.seqs, strict=True):
+        others = [
+            (int(at), int(other))
+            for theirs, at, other in zip(
+                second.link.to_pylist(), second.times, second.seqs, strict=True
+            )
+            if theirs == link is not None
+        ]
+        if not behind:
+            fit = [each for each in others if each[0] < time]
+        elif first.table == second.table:
+            fit = [each for each in others if each > (time, seq)]
+        else:
+            fit = [each for each in others if each[0] >= time]
+        if fit:
+            found.append((int(seq), (min(fit) if behind else max(fit))[1]))
+    return sorted(found)
 
-    assert order_by(keys).tolist() == np.lexsort(keys[::-1]).tolist()
+
+@pytest.mark.parametrize("direction", ["followed", "preceded"])
+@pytest.mark.parametrize("span", [7, 10**6, 2**63], ids=["equal", "plain", "wide"])
+@pytest.mark.parametrize("names", ["aa", "ab"])
+def test_rows_match_as_one_by_one_in_whatever_order_they_come(direction, span, names):
+    """Times of which few differ, and times that do not fit beside the links."""
+    random = np.random.default_rng(11)
+    sides = []
+    for name, rows in zip(names, (80, 120), strict=True):
+        link = pa.chunked_array([random.choice(["x", "y", "z", None], rows).tolist()], pa.string())
+        times = random.integers(-(span // 2), span // 2 + 1, rows)
+        sides.append(Side(name, link, times, random.permutation(rows) + 1))
+    step = BoundStep(direction=direction)
+
+    mine = matches(sides, [step])
+
+    pairs = zip(sides[0].seqs[mine[0]], sides[1].seqs[mine[1]], strict=True)
+    assert sorted((int(a), int(b)) for a, b in pairs) == _naive(*sides, step)
 
 
-def test_order_by_extreme_numbers_does_not_overflow():
-    key = np.array([2**63 - 1, -(2**63), 0, -1], np.int64)
+def test_extreme_times_do_not_overflow():
+    times = np.array([2**63 - 1, -(2**63), 0, -1], np.int64)
+    link = pa.chunked_array([["x"] * 4])
+    side = Side("a", link, times, np.arange(4) + 1)
 
-    assert order_by([key]).tolist() == [1, 3, 2, 0]
+    found = matches([side, side], [BoundStep(direction="followed")])
+
+    assert list(zip(found[0].tolist(), found[1].tolist(), strict=True)) == [(1, 3), (2, 0), (3, 2)]

@@ -1,7 +1,7 @@
 """Text in memory: plain, or as numbers with a dictionary. Pure.
 
 A file has its text either way, by how often values repeat in it. Tables that are asked together
-have each column in one way: with dictionaries if all have them.
+have each column in one way: with dictionaries if most rows have them.
 
 An enum always has the dictionary of its variants, in their order, so that its numbers mean the same
 in all files of a version: who groups or compares may take the numbers for the text.

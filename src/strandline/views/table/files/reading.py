@@ -85,7 +85,7 @@ class FileReading:
         self._columns = columns
         self._chosen = chosen
         self._now = now
-        self.coded = self._coded_everywhere()
+        self.coded = self._coded_mostly()
         """Columns of text that come with dictionaries (``coding.py``)."""
 
     @property
@@ -178,16 +178,14 @@ class FileReading:
             table = upcast(table, written, schema, self._columns)
         return with_coding(table.select(self._columns), self.coded)
 
-    def _coded_everywhere(self) -> frozenset[str]:
-        """Enums, and text that has a dictionary in every file that has it."""
-        having = {
-            name: [
-                name in each.opened.coded for each in self._chosen if name in each.opened.columns
-            ]
-            for name in self._columns
-        }
-        coded = {name for name, coded in having.items() if coded and all(coded)}
+    def _coded_mostly(self) -> frozenset[str]:
+        """Enums, and text that has a dictionary in the files of most rows: to make one for a few
+        others costs less than to make text of all."""
+        coded = {name for name in self._columns if self._rows_coded(name) > self.rows_max // 2}
         return frozenset(coded | self._enums)
+
+    def _rows_coded(self, name: str) -> int:
+        return sum(each.rows for each in self._chosen if name in each.opened.coded)
 
     @cached_property
     def _enums(self) -> set[str]:
