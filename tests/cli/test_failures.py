@@ -23,6 +23,7 @@ WRONG_USE = {
     "unknown option": (["read", "t", "--limt", "3"], "--limt", "did you mean --limit?"),
     "option first": (["--store", "d", "read", "t"], "--store", "behind the command"),
     "missing argument": (["read"], "TOPIC", "`strandline read --help`"),
+    "too much": (["context", "add", "a", "b"], "no place for 'b'", "`strandline context add"),
     "bad number": (["read", "t", "--after", "x"], "--after", "`strandline read --help`"),
     "bad choice": (["read", "t", "--output", "xml"], "xml", "`strandline read --help`"),
     "mistyped topic": (["read", "order"], "no topic 'order'", "did you mean 'orders'?"),

@@ -21,7 +21,7 @@ import os
 import sys
 import traceback
 
-from cyclopts.exceptions import CycloptsError
+from cyclopts.exceptions import CycloptsError, UnusedCliTokensError
 
 from strandline.errors import (
     Conflict,
@@ -141,6 +141,8 @@ def _explain_usage(error: CycloptsError) -> tuple[str, str]:
         return message, "options come behind the command: strandline COMMAND --store PATH"
     if suggestion:
         return message, f"did you mean {suggestion.partition('?')[0]}?"
+    if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
+        message = f"there is no place for {error.unused_tokens[0]!r} in this command"
     chain = " ".join(["strandline", *(error.command_chain or ())])
     return message, f"`{chain} --help` shows how it is used"
 
