@@ -23,6 +23,8 @@ class CuttingProxy:
         self.cuts = 0
         self.is_away = False
         """Whether connections are refused, as by a server that is being restarted."""
+        self.asked: list[str] = []
+        """What was asked: methods and paths, as far as a request began a piece."""
         self._budgets: list[tuple[int, bool]] = []
         self._answers_to_lose: tuple[bytes, int] = (b"", 0)
         self._lock = threading.Lock()
@@ -85,6 +87,7 @@ class CuttingProxy:
     def _pass(self, source: socket.socket, target: socket.socket, left: _Budget) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(PIECE):
+                self._note(data)
                 if self._loses_answer(data):
                     left.has_answer_to_lose = True
                 elif left.has_answer_to_lose and data.startswith(b"HTTP/"):
@@ -97,6 +100,12 @@ class CuttingProxy:
                     break
         for each in (source, target):
             _end(each, reset=left.reset)
+
+    def _note(self, data: bytes) -> None:
+        method, _, rest = data.partition(b" ")
+        if method in (b"GET", b"POST"):
+            with self._lock:
+                self.asked.append(f"{method.decode()} {rest.partition(b' ')[0].decode()}")
 
     def _loses_answer(self, data: bytes) -> bool:
         with self._lock:

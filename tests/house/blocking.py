@@ -31,6 +31,9 @@ NAMES = {
     "__anext__": "__next__",
     "StopAsyncIteration": "StopIteration",
     "aclose": "close",
+    "aiter_bytes": "iter_bytes",
+    "anext": "next",
+    "aread": "read",
     "asynchronous": "blocking",
 }
 """Names of others; those of our own classes go from ``Async…`` to ``Remote…``."""

@@ -182,7 +182,8 @@ def _follow_served(topic: Topic, cursor: Cursor, out: Output) -> None:
         except RecordsLost as lost:
             gap = Tombstone(gap_from=lost.gap_from, gap_to=lost.gap_to, reason=lost.reason)
             out.notice(tombstone_row(gap))
-            cursor.after = lost.gap_to
+            # Of a topic that was made anew everything is new.
+            cursor.after = 0 if lost.reason == "recreated" else lost.gap_to
 
 
 def _print(out: Output, page: Page) -> None:

@@ -11,6 +11,8 @@ Anything else that fails on the way is told to the caller: it may have happened.
 
 from __future__ import annotations
 
+import contextlib
+import socket
 from collections.abc import Mapping
 from typing import NamedTuple, TypeVar
 
@@ -24,6 +26,7 @@ from strandline.wire.problems import Problem, error_of
 
 JSON = "application/json"
 ARROW = "application/vnd.apache.arrow.stream"
+EVENTS = "text/event-stream"
 
 Told = TypeVar("Told")
 
@@ -85,7 +88,11 @@ class Failed(Exception):
         self.pause_s = pause_s
 
 
-def failed_on_the_way(error: httpx2.RequestError, where: str) -> Failed:
+class Quiet(Exception):
+    """Nothing came for as long as was said. Never seen by callers."""
+
+
+def failed_on_the_way(error: Exception, where: str) -> Failed:
     """What it means when there is no answer. The words of the error hold neither token nor body."""
     undone = isinstance(error, _UNSENT)
     said = str(error) or type(error).__name__
@@ -104,6 +111,15 @@ def refused(problem: Problem, ask: Ask) -> Failed:
     return Failed(
         error, undone=at_the_door or throttled, passing=passing, pause_s=problem.retry_after_s
     )
+
+
+def shut_down(response: httpx2.Response) -> None:
+    """End an answer that goes on, whoever waits in it."""
+    stream = response.extensions.get("network_stream")
+    connection = None if stream is None else stream.get_extra_info("socket")
+    with contextlib.suppress(OSError):
+        if connection is not None:
+            connection.shutdown(socket.SHUT_RDWR)
 
 
 class Patience:

@@ -22,6 +22,8 @@ class Meant(NamedTuple):
     from_seq: int
     head_seq: int
     earliest_seq: int
+    epoch: int | None = None
+    """Of the life that the cursor is of, if he knows."""
 
     @property
     def name(self) -> str:
@@ -29,7 +31,9 @@ class Meant(NamedTuple):
 
     @property
     def life(self) -> int:
-        return life_of(self.topic)
+        """Of which life the cursor is: an earlier one, when the topic was made anew since."""
+        now = life_of(self.topic)
+        return now if self.epoch is None else min(now, self.epoch)
 
 
 class Named(NamedTuple):
@@ -70,7 +74,8 @@ async def named(
     for (topic, begin), now in zip(wanted.values(), found, strict=True):
         if now is not None:
             from_seq = now.head_seq if begin.tail else begin.from_seq
-            meant.append(Meant(topic, from_seq, now.head_seq, now.earliest_seq))
+            epoch = None if begin.tail else begin.epoch
+            meant.append(Meant(topic, from_seq, now.head_seq, now.earliest_seq, epoch))
     return Named(meant, patterns)
 
 

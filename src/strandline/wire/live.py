@@ -31,6 +31,9 @@ class From(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """A cursor: the first record is the one behind it. 0 is the earliest that is left."""
     tail: bool = False
     """Only what comes from now on."""
+    epoch: Whole | None = None
+    """The ``epoch`` that a page told with this cursor: a topic that was made anew since is told as
+    such (a tombstone, ``recreated``), however far it has come."""
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

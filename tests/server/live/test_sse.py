@@ -310,6 +310,26 @@ def test_who_was_away_while_a_topic_was_made_anew_is_told_and_gets_all_of_it(ser
     assert seqs(events) == [1, 2, 3, 4]
 
 
+def test_a_cursor_of_an_earlier_life_is_told_when_its_epoch_is_said(server):
+    topic = server.store.topic("known")
+    topic.append_many([b"1", b"2"])
+    epoch = topic.read().epoch
+    same = watch(server, {"known": {"from_seq": 1, "epoch": epoch}})
+    with Reader(server, same["stream_url"]) as reader:
+        before = reader.until("caught-up")
+    server.store.delete_topic("known")
+    server.store.topic("known").append_many([b"1", b"2", b"3", b"4"])
+
+    session = watch(server, {"known": {"from_seq": 1, "epoch": epoch}})
+    with Reader(server, session["stream_url"], last_id=session["last_event_id"]) as reader:
+        events = reader.until("caught-up")
+
+    assert [event.name for event in before if event.name] == ["record", "caught-up"]
+    assert seqs(before) == [2]
+    assert [event.data["reason"] for event in events if event.name == "tombstone"] == ["recreated"]
+    assert seqs(events) == [1, 2, 3, 4]
+
+
 def test_an_id_of_an_earlier_life_skips_nothing_of_the_new_one(server):
     topic = server.store.topic("lives")
     topic.append_many([b"1", b"2"])

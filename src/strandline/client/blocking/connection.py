@@ -21,6 +21,7 @@ from strandline.client.exchange import (
     Reply,
     failed_on_the_way,
     refused,
+    shut_down,
 )
 from strandline.client.settings import ClientSettings
 from strandline.env import process
@@ -55,6 +56,8 @@ class RemoteConnection:
         self._name = OsDisk().random_id().hex()
         self._sent = itertools.count(1)
         self._left_to_parent: list[httpx2.Client] = []
+        self._streams: dict[int, httpx2.Response] = {}
+        """Answers that go on, by their identity."""
         self._http = self._fresh()
         process.tell_when_forked(self)
 
@@ -79,14 +82,50 @@ class RemoteConnection:
             raise failed.error from failed.__cause__
         raise AssertionError("the last attempt returns or raises")
 
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def open(self, ask: Ask, headers: dict[str, str], quiet_s: float) -> httpx2.Response:
+        """An answer that goes on, until it is left; it may say nothing for so long at a time."""
+        if self._closed:
+            raise Closed("the connection is closed: connect again")
+        request = self._http.build_request(
+            ask.method,
+            self.address.url + ask.path,
+            headers=_headers(ask) | headers,
+            timeout=self._timeout(0.0, quiet_s),
+        )
+        try:
+            response = self._http.send(request, stream=True)
+            if response.status_code < 300:
+                self._streams[id(response)] = response
+                return response
+            content = response.read()
+            response.close()
+        except httpx2.RequestError as error:
+            if self._closed:
+                raise Closed("the connection was closed meanwhile") from None
+            raise failed_on_the_way(error, self.address.shown) from error
+        wait_s = _seconds(response.headers.get("retry-after"))
+        raise refused(read_problem(response.status_code, content, wait_s), ask)
+
+    def leave(self, response: httpx2.Response) -> None:
+        """Hang up on an answer that goes on. Twice is fine."""
+        self._streams.pop(id(response), None)
+        response.close()
+
     def close(self) -> None:
         """Close all connections. Twice is fine."""
         self._closed = True
+        for response in list(self._streams.values()):
+            shut_down(response)  # closing alone does not wake who waits in it
         self._http.close()
 
     def forked(self) -> None:
         """In a forked child: the connections are the parent's, so make others when needed."""
         self._left_to_parent.append(self._http)  # closing them here could say so to the server
+        self._streams = {}
         self._http = self._fresh()
         self._name = OsDisk().random_id().hex()
 
@@ -113,12 +152,12 @@ class RemoteConnection:
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         return Reply(response.status_code, media_type, response.content, repeated)
 
-    def _timeout(self, wait_s: float) -> httpx2.Timeout:
+    def _timeout(self, wait_s: float, quiet_s: float | None = None) -> httpx2.Timeout:
         settings = self.settings
         return httpx2.Timeout(
             settings.answer_s_max,
             connect=settings.connect_s_max,
-            read=settings.answer_s_max + wait_s,
+            read=settings.answer_s_max + wait_s if quiet_s is None else quiet_s,
         )
 
     def _fresh(self) -> httpx2.Client:

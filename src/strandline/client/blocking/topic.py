@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from strandline.client.appends import Body, Terms, of_records, of_table
 from strandline.client.blocking.connection import RemoteConnection
+from strandline.client.blocking.following import RemoteFollowing
 from strandline.client.exchange import ARROW, JSON, Ask, Reply
 from strandline.client.pages import joined, page_of, picked
-from strandline.errors import Invalid, RecordsLost, TooLarge, UnknownTopic
+from strandline.errors import Invalid, TooLarge, UnknownTopic
 from strandline.lake.cold import ColdSummary
 from strandline.record import Appended, Record
 from strandline.settings import LimitSettings, TopicConfig, topic_config
@@ -44,7 +45,6 @@ _READ_SIZE_MAX = 64 << 20
 _ANSWER_SIZE_MAX = 8 << 20
 _ANSWER_RECORDS_MAX = 1000
 _WAIT_S_MAX = 25.0
-_FOLLOW_RECORDS = 1000
 _ARROW_FROM = 64
 """Records from which on columns are quicker than JSON."""
 _PICKED_AT_ONCE = 10_000
@@ -213,7 +213,16 @@ class RemoteTopic:
         """
         check_whole(after=after)
         check_timeout(timeout_s)
-        return self._follow(after, node, timeout_s, lossy=lossy)
+        place = RemoteFollowing(
+            self._connection,
+            self.name,
+            self._path,
+            after=after,
+            node=node,
+            timeout_s=timeout_s,
+            lossy=lossy,
+        )
+        return place.records()
 
     def delete(self, *, before: int | None = None, match: str | None = None) -> Deleted:
         """Delete records for good: below a seq, with a tag (``"eu*"`` for a beginning), or both."""
@@ -254,27 +263,6 @@ class RemoteTopic:
             cold=None if state.cold is None else msgspec.convert(state.cold, ColdSummary),
         )
 
-    def _follow(
-        self, after: int, node: str | None, timeout_s: float | None, *, lossy: bool
-    ) -> Iterator[Record]:
-        clock = self._connection.clock
-        epoch, many = None, True
-        since = clock.monotonic()
-        while True:
-            left = _WAIT_S_MAX if timeout_s is None else since + timeout_s - clock.monotonic()
-            wait_s = max(0.0, min(_WAIT_S_MAX, left))
-            asked = Diff(from_seq=after, limit=_FOLLOW_RECORDS, node=node, epoch=epoch)
-            page = page_of(self._diff(asked, wait_s=wait_s, many=many, in_loop=True))
-            if page.tombstone is not None and not lossy:
-                gap = page.tombstone
-                raise RecordsLost(self.name, gap.gap_from, gap.gap_to, gap.reason)
-            yield from page.records
-            if page.next > after:
-                since = clock.monotonic()
-            elif page.caught_up and timeout_s is not None and left <= wait_s:
-                return
-            after, epoch, many = page.next, page.epoch, len(page) >= _ARROW_FROM
-
     def _append(self, body: Body, once: Once | None) -> Appended:
         ask = Ask(
             "POST",
@@ -310,9 +298,7 @@ class RemoteTopic:
                 return joined(pages)
             asked.from_seq = page.next
 
-    def _diff(
-        self, asked: Diff, *, wait_s: float = 0.0, many: bool = False, in_loop: bool = False
-    ) -> Reply:
+    def _diff(self, asked: Diff, *, wait_s: float = 0.0, many: bool = False) -> Reply:
         asked.include_tags = asked.include_micros = True
         asked.wait_ms = round(wait_s * 1000)
         ask = Ask(
@@ -322,7 +308,6 @@ class RemoteTopic:
             accept=ARROW if many else JSON,
             safe=True,
             wait_s=wait_s,
-            in_loop=in_loop,
         )
         return self._connection.ask(ask)
 
