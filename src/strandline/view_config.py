@@ -42,6 +42,10 @@ class QueueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Claims that come within this time are served together, job after job to one after the other.
     Every claim waits so long. 0: each is served at once."""
 
+    dead_letter: str | None = None
+    """The topic that dead letters go to, which several queues may share; None is the queue's name
+    and ``:dead``. Set when the queue is made, and never changed: letters would be left behind."""
+
     def __post_init__(self) -> None:
         if not 1 <= self.lease_ms <= 86_400_000:
             raise Invalid(f"lease_ms is {self.lease_ms}: give from 1 to 86400000")

@@ -53,7 +53,8 @@ def test_show_tells_where_a_group_stands(orders: Command):
 
 def test_dead_letters_of_a_group_are_counted(orders: Command, data_dir: str):
     with strandline.open(data_dir) as store:
-        group = store.group("orders", "billing", deliveries_max=1)
+        store.groups.alter("orders", "billing", deliveries_max=1)
+        group = store.group("orders", "billing")
         (delivery,) = group.join("w1").read()
         delivery.nack()
 

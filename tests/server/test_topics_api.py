@@ -129,6 +129,51 @@ def test_a_queue_cannot_be_its_own_dead_letter(face):
     assert face.refused("PUT", "/v0/topics/loop", body)[:2] == (400, "invalid_request")
 
 
+def test_dead_letters_go_to_the_topic_that_was_named(face):
+    body = {"type": "queue", "dead_letter": "failed", "max_deliveries": 1, "lease_ms": 100}
+    made = face.put("letters", **body)["config"]
+    face.append("letters", {"data": 1})
+    claim = {"node": "w"}
+    face.good("POST", "/v0/topics/letters/claim", claim)
+    face.good("POST", "/v0/topics/letters/nack", {"node": "w", "seqs": [1]})
+    face.good("POST", "/v0/topics/letters/claim", claim)
+
+    again = face.put("letters", **body)
+    changed = face.refused("PUT", "/v0/topics/letters", {"dead_letter": "elsewhere"})
+
+    assert made["dead_letter"] == again["config"]["dead_letter"] == "failed"
+    assert face.state("failed")["count"] == 1
+    assert changed[:2] == (400, "invalid_request")
+
+
+def test_who_may_not_write_to_a_topic_names_it_for_no_dead_letters(tmp_path):
+    scopes = {"eu": "create,write,config:eu.*"}
+    refused = []
+    with (
+        running(tmp_path, tokens=scopes) as server,
+        Face(server, authorization=f"Bearer {server.tokens['eu']}") as face,
+    ):
+        made = face.put("eu.jobs", type="queue", dead_letter="eu.failed")
+        for name in ("us.failed", "strandline.tokens"):
+            options = {"type": "queue", "dead_letter": name}
+            refused += [
+                face.refused("PUT", "/v0/topics/eu.more", options)[0],
+                face.refused("PATCH", "/v0/topics/eu.jobs", options)[0],
+                face.refused(
+                    "POST", "/v0/topics/eu.new", {"records": [{"data": 1}], "config": options}
+                )[0],
+                face.refused("PUT", "/v0/views/eu.seen/queue", {"options": {"dead_letter": name}})[
+                    0
+                ],
+                face.refused(
+                    "PUT", "/v0/topics/eu.raw", {"views": {"queue": {"dead_letter": name}}}
+                )[0],
+            ]
+
+    assert made["created"]
+    assert refused == [403] * 5 + [400] * 5
+
+
 def test_a_log_refuses_the_options_of_queues_and_takes_their_defaults(face):
     assert face.put("plain", **{**DEFAULTS, "dead_letter": None})["created"]
     assert face.refused("PUT", "/v0/topics/plain", {"lease_ms": 5000})[:2] == (

@@ -193,8 +193,7 @@ def _find(call: Call) -> Group:
 def _not_open(call: Call) -> NoReturn:
     topic, name = call.path["topic"], call.path["group"]
     raise NotFound(
-        f"no group {name!r} of topic {topic!r} is open: open it with PUT /v0/groups/{topic}/{name} "
-        "and its options, which are not stored"
+        f"no group {name!r} of topic {topic!r} is open: open it with PUT /v0/groups/{topic}/{name}"
     )
 
 

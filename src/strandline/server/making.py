@@ -14,6 +14,7 @@ from msgspec import UNSET
 
 from strandline.errors import Invalid, TopicExists, UnknownTopic
 from strandline.security.principal import Principal
+from strandline.server.auth import INTERNAL
 from strandline.server.parts import Parts
 from strandline.settings import PRIORITY_MAX
 from strandline.store import Store
@@ -56,7 +57,25 @@ async def make(
 ) -> tuple[Topic, bool]:
     """A topic that an append needs, and whether it is new; an existing one stays as it is."""
     parts.auth.authorise(who, "create", name)
+    authorise_letters(parts, who, name, options or _NO_OPTIONS)
     return await parts.bridge.run(found_or_made, parts, name, options or _NO_OPTIONS)
+
+
+def authorise_letters(parts: Parts, who: Principal, queue: str, options: TopicOptions) -> None:
+    """Forbidden, unless he may append to where a queue's dead letters are to go."""
+    config = options.views.queue if isinstance(options.views, ViewConfigs) else None
+    for name in (options.dead_letter, None if config is None else config.dead_letter):
+        authorise_letter_topic(parts, who, queue, name)
+
+
+def authorise_letter_topic(parts: Parts, who: Principal, queue: str, name: object) -> None:
+    """The same for one name, if it is one."""
+    if not isinstance(name, str) or name == f"{queue}:dead":
+        return
+    if name.startswith(INTERNAL):
+        raise Invalid(f"dead letters cannot go to {name!r}: it is the server's own")
+    parts.auth.authorise(who, "create", name)
+    parts.auth.authorise(who, "write", name)
 
 
 def found_or_made(parts: Parts, name: str, options: TopicOptions) -> tuple[Topic, bool]:
@@ -148,6 +167,7 @@ def _create(store: Store, name: str, options: TopicOptions) -> Topic:
         views = msgspec.structs.replace(views, queue=_queue(name, options, _WIRE_QUEUE))
     else:
         _refuse_queue_words(name, options)
+    store.views.check_letters(name, views.queue)
     topic = store.create_topic(name, views=views, **plain)
     if options.type == "queue":
         store.queue(name)  # its topics are there from the beginning
@@ -171,8 +191,10 @@ def _plain(options: TopicOptions) -> dict[str, Any]:
 
 def _queue(name: str, options: TopicOptions, base: QueueConfig) -> QueueConfig:
     """The options of a queue, with what is said of them."""
-    _check_dead_letter(name, options.dead_letter)
-    said: dict[str, int] = {}
+    said: dict[str, Any] = {}
+    if options.dead_letter is not UNSET:
+        own = options.dead_letter == f"{name}:dead"
+        said["dead_letter"] = None if own else options.dead_letter
     if options.lease_ms is not UNSET:
         said["lease_ms"] = _within(options.lease_ms, LEASE_MS_MIN, LEASE_MS_MAX)
     if options.claim_jitter_ms is not UNSET:
@@ -201,16 +223,10 @@ def _refuse_queue_words(name: str, options: TopicOptions) -> None:
         raise Invalid(f"topic {name!r} is a log: lease_ms and its like are for type queue")
 
 
-def _check_dead_letter(name: str, dead_letter: object) -> None:
-    if dead_letter in (UNSET, None, f"{name}:dead"):
-        return
-    if dead_letter == name:
-        raise Invalid("dead_letter cannot be the queue itself")
-    raise Invalid(f"dead letters of {name!r} are kept in {name + ':dead'!r}: leave dead_letter out")
-
-
 def _dead_letter(name: str, queue: QueueConfig | None) -> str | None:
-    return f"{name}:dead" if queue is not None and queue.deliveries_max else None
+    if queue is None:
+        return None
+    return queue.dead_letter or (f"{name}:dead" if queue.deliveries_max else None)
 
 
 def _within(value: int, low: int, high: int) -> int:

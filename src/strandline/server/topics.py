@@ -29,6 +29,7 @@ async def put(call: Call) -> Answer:
     """Make a topic, or change the one that is there."""
     name, options = call.path["topic"], call.body
     given = call.query.given
+    making.authorise_letters(call.parts, call.who, name, options)
     if given == "present":
         return await alter(call)
     topic, created = await call.parts.bridge.run(making.found_or_made, call.parts, name, options)
@@ -44,6 +45,7 @@ async def put(call: Call) -> Answer:
 
 async def alter(call: Call) -> Answer:
     """Change a topic that is there."""
+    making.authorise_letters(call.parts, call.who, call.path["topic"], call.body)
     topic = topic_of(call.parts, call.path["topic"])
     await _change(call, topic, call.body)
     return _put_answer(topic, created=False)

@@ -13,6 +13,7 @@ import msgspec
 from strandline.errors import Invalid, NotFound, UnknownTopic
 from strandline.server.auth import INTERNAL
 from strandline.server.call import Call
+from strandline.server.making import authorise_letter_topic
 from strandline.server.routing import Answer, Need, Route
 from strandline.store import Store
 from strandline.view_config import KINDS
@@ -23,6 +24,7 @@ async def make(call: Call) -> Answer:
     """The view of this name, made with these options if there is none."""
     asked: wire.OpenView = call.body
     topic, kind = call.path["topic"], _kind(call)
+    authorise_letter_topic(call.parts, call.who, topic, asked.options.get("dead_letter"))
     if _config(call.parts.store, topic, kind) is None and _is_there(call.parts.store, topic):
         call.allow("config", topic)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strandline.errors import UnknownTopic
+from strandline.errors import Invalid, UnknownTopic
 from strandline.settings import TopicConfig, topic_config
 from strandline.topic.append import flush_memory, set_fast_lane
 from strandline.topic.floors import Floors
@@ -18,11 +18,21 @@ def alter(
     with shard.maintenance:
         floors.enforce(shard)
         config = topic_config(state.config, options)
+        _check_letters(state, config)
         while not _try_alter(state, shard, config):
             # Appends of an fsync topic are under way: they are published in their old class.
             shard.committer.wait_synced(shard.writer.end_lsn)
     shard.committer.wait_synced(shard.writer.end_lsn)
     return config
+
+
+def _check_letters(state: TopicState, config: TopicConfig) -> None:
+    before, after = state.config.views.queue, config.views.queue
+    if before is not None and after is not None and before.dead_letter != after.dead_letter:
+        raise Invalid(
+            f"dead letters of {state.name!r} go to {before.dead_letter or state.name + ':dead'!r}, "
+            "and that does not change: make a queue of another name"
+        )
 
 
 def _try_alter(state: TopicState, shard: Shard, config: TopicConfig) -> bool:

@@ -19,6 +19,7 @@ from strandline.views.kv.fold import KvFold
 from strandline.views.kv.kv import Kv
 from strandline.views.metrics.fold import MetricsFold
 from strandline.views.metrics.metrics import Metrics
+from strandline.views.queue.dead import dead_letter_of
 from strandline.views.queue.fold import QueueFold
 from strandline.views.queue.queue import Queue
 from strandline.views.series.fold import SeriesFold
@@ -28,16 +29,19 @@ from strandline.views.table.table import Table
 from strandline.views.views import Kind
 
 
-def _queue(host: Host[QueueFold], companion: Callable[[str], Topic]) -> Queue:
-    return Queue(host, dead=partial(companion, ":dead"))
+def _queue(
+    host: Host[QueueFold], companion: Callable[[str], Topic], plain: Callable[[str], Topic]
+) -> Queue:
+    named = dead_letter_of(host)
+    return Queue(host, dead=partial(companion, ":dead") if named is None else partial(plain, named))
 
 
-KV = Kind("kv", KvConfig, "kv", ("",), KvFold, lambda host, _: Kv(host))
+KV = Kind("kv", KvConfig, "kv", ("",), KvFold, lambda host, *_: Kv(host))
 QUEUE = Kind("queue", QueueConfig, "queue", ("", ":leases"), QueueFold, _queue)
-SERIES = Kind("series", SeriesConfig, "series", ("",), SeriesFold, lambda host, _: Series(host))
+SERIES = Kind("series", SeriesConfig, "series", ("",), SeriesFold, lambda host, *_: Series(host))
 
 METRICS = Kind(
-    "metrics", MetricsConfig, "series", ("",), MetricsFold, lambda host, _: Metrics(host)
+    "metrics", MetricsConfig, "series", ("",), MetricsFold, lambda host, *_: Metrics(host)
 )
 
 TABLE = Kind(
@@ -46,7 +50,7 @@ TABLE = Kind(
     "series",
     ("",),
     TableFold,
-    lambda host, _: Table(host),
+    lambda host, *_: Table(host),
     essence=lambda _: "",  # how rows are kept, not what they are
 )
 

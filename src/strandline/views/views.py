@@ -15,9 +15,10 @@ import msgspec
 
 from strandline.errors import Invalid, NotFound, UnknownTopic
 from strandline.memory import ShareUse
+from strandline.record import check_topic_name
 from strandline.settings import TopicConfig
 from strandline.topic.topic import Topic
-from strandline.view_config import KINDS, ViewConfigs
+from strandline.view_config import KINDS, QueueConfig, ViewConfigs
 from strandline.views.host import Host
 from strandline.views.loading import load_kinds
 from strandline.views.shelf import Shelf, ViewMaker
@@ -39,8 +40,9 @@ class Kind(NamedTuple, Generic[V]):
     suffixes: tuple[str, ...]
     """Its topics by what is behind the view's name, the topic of that name first."""
     fold: Callable[[Any, World], Fold]
-    facade: Callable[[Host[Any], Callable[[str], Topic]], V]
-    """Gets topics of the view's name and a suffix, made when there is none."""
+    facade: Callable[[Host[Any], Callable[[str], Topic], Callable[[str], Topic]], V]
+    """Gets topics of the view's name and a suffix, and plain topics by their names; made when there
+    is none."""
     essence: Callable[[Any], object] = _whole
     """What of its options decides what records fold into: with others it is folded again."""
 
@@ -147,7 +149,10 @@ class Views:
             if getattr(topic.config.views, kind.name) is None:
                 raise NotFound(f"topic {name!r} has no {kind.name} view: open it for writing first")
             return topic
-        made = {kind.name: _config(kind, kind.config(), own)}
+        config = _config(kind, kind.config(), own)
+        made = {kind.name: config}
+        if isinstance(config, QueueConfig):
+            self.check_letters(name, config)
         if self._find(name) is None:
             views = msgspec.structs.replace(ViewConfigs(), **made)
             return self._topics.topic(name, views=views, **others)
@@ -157,15 +162,27 @@ class Views:
                 f"topic {name!r} belongs to a view of {topic.config.views.owner!r} and has none of "
                 "its own: name another"
             )
-        config = getattr(topic.config.views, kind.name)
-        if config is None:
+        present = getattr(topic.config.views, kind.name)
+        if present is None:
             topic.alter(views=msgspec.structs.replace(topic.config.views, **made))
-        elif own and _config(kind, config, own) != config:
+        elif own and _config(kind, present, own) != present:
             raise Invalid(
                 f"the {kind.name} view of {name!r} has other options than given: use "
                 "store.views.alter() to change them"
             )
         return topic
+
+    def check_letters(self, name: str, config: QueueConfig | None) -> None:
+        """Raise when dead letters cannot go where they are to go."""
+        if config is None or config.dead_letter is None:
+            return
+        if check_topic_name(config.dead_letter) == name:
+            raise Invalid("dead_letter cannot be the queue itself")
+        found = self._find(config.dead_letter)
+        if found is not None and found.config.views:
+            raise Invalid(
+                f"topic {config.dead_letter!r} has or belongs to a view: name a plain one"
+            )
 
     def _maker(self, kind: Kind[Any], topic: Topic) -> ViewMaker:
         config = getattr(topic.config.views, kind.name)
@@ -180,7 +197,7 @@ class Views:
 
     def _facade(self, kind: Kind[Any], topic: Topic) -> Callable[[Host[Any]], Any]:
         def made(host: Host[Any]) -> Any:
-            return kind.facade(host, partial(self._companion, topic))
+            return kind.facade(host, partial(self._companion, topic), partial(self._plain, topic))
 
         return made
 
@@ -192,6 +209,15 @@ class Views:
             return found
         views = ViewConfigs(owner=topic.name)
         return self._topics.topic(name, durability=topic.config.durability, views=views)
+
+    def _plain(self, topic: Topic, name: str) -> Topic:
+        """A topic of its own, to which the view of another appends."""
+        found = self._topics.existing_topic(name) if self._topics.readonly else self._find(name)
+        if found is None:
+            return self._topics.topic(name, durability=topic.config.durability)
+        if found.config.views:
+            raise Invalid(f"topic {name!r} has or belongs to a view: name a plain one")
+        return found
 
     def _find(self, name: str) -> Topic | None:
         try:

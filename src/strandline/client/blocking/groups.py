@@ -24,7 +24,8 @@ from strandline.record import Record, Tombstone, check_topic_name
 from strandline.topic.arguments import check_timeout, check_whole
 from strandline.views.groups.desk import GroupOptions
 from strandline.views.groups.group import READ_MAX
-from strandline.views.groups.groups import DEAD, OFFSETS, options_of
+from strandline.views.groups.groups import DEAD, OFFSETS
+from strandline.views.groups.options import options_of
 from strandline.views.groups.standing import GroupStatistics, PendingDelivery
 from strandline.views.queue.job import Settled
 from strandline.wire import groups as wire

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from strandline.query.sql.filters import Where
 from strandline.query.sql.queues import RECORDED, recorded_columns
@@ -22,12 +23,14 @@ class LetterSource:
 
     held: Sequence[Host[Any]] = ()
 
-    def __init__(self, topic: Topic) -> None:
+    def __init__(self, topic: Topic, node: str | None = None) -> None:
+        """Those of a node, where several queues have theirs."""
         self.topics = (topic,)
+        self._node = node
 
     def at(self, position: Position) -> Relation:
         (topic,) = self.topics
-        return LetterRows(topic, position)
+        return LetterRows(topic, position, self._node)
 
 
 class LetterRows:
@@ -45,13 +48,15 @@ class LetterRows:
         ]
     )
 
-    def __init__(self, topic: Topic, position: Position) -> None:
+    def __init__(self, topic: Topic, position: Position, node: str | None = None) -> None:
         self._topic = topic
+        self._node = node
         self._snapshot = snapshot_at(topic, position)
 
     def batches(self, columns: Sequence[str], where: Where | None) -> Iterator[pa.RecordBatch]:
         for table in scan(self._topic, self._snapshot, where):
-            for batch in table.combine_chunks().to_batches():
+            own = table if self._node is None else table.filter(pc.equal(table["node"], self._node))
+            for batch in own.combine_chunks().to_batches():
                 yield _letters(batch).select(columns)
 
 

@@ -36,6 +36,7 @@ from strandline.query.sql.versions import VersionSource
 from strandline.topic.topic import Topic
 from strandline.view_config import ViewConfigs
 from strandline.views.host import Host
+from strandline.views.queue.dead import mark_of
 
 VIEW_OF = {
     "tables": "table",
@@ -129,7 +130,11 @@ class Names:
 
     def _letters(self, topic: Topic) -> Source:
         try:
-            return LetterSource(self._store.existing_topic(f"{topic.name}:dead"))
+            config = topic.config.views.queue
+            if config is None or config.dead_letter is None:
+                return LetterSource(self._store.existing_topic(f"{topic.name}:dead"))
+            shared = self._store.existing_topic(config.dead_letter)
+            return LetterSource(shared, mark_of(topic))
         except UnknownTopic:  # nothing ever died
             return ExtraSource(LetterRows.schema.empty_table())
 

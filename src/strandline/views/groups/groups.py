@@ -1,7 +1,8 @@
 """The groups of one store: one object for each, so that all who use a group share its leases.
 
 The offsets of a topic's groups are in one kv map, ``<topic>:groups``, which is as durable as the
-topic. Dead letters of a group are in the topic ``<topic>:<group>:dead``, made with the first.
+topic, and so are their options (``options.py``). Dead letters of a group are in the topic
+``<topic>:<group>:dead``, made with the first.
 """
 
 from __future__ import annotations
@@ -14,18 +15,17 @@ from typing import Protocol
 import msgspec
 
 from strandline.env.clock import Clock
-from strandline.errors import Invalid, UnknownTopic
+from strandline.errors import Invalid, NotFound, UnknownTopic
 from strandline.record import check_topic_name
 from strandline.topic.topic import Topic
 from strandline.views.groups.desk import GroupOptions
 from strandline.views.groups.group import Group
 from strandline.views.groups.keeping import PREFIX, Keeper
+from strandline.views.groups.options import KeptOptions, options_of
 from strandline.views.kv.kv import Kv
 
 OFFSETS = ":groups"
 DEAD = ":dead"
-LEASE_S_MAX = 7 * 24 * 3600.0
-WINDOW_MAX = 10_000_000
 DEAD_WINDOW_MS = 24 * 3600 * 1000
 """For how long after a crash a dead letter is recognised, and not written twice."""
 
@@ -51,18 +51,30 @@ class Groups:
     def open(self, topic: str, name: str, options: dict[str, object]) -> Group:
         """The group of this name on a topic, with these options; a new one if there is none."""
         found = self._topics.topic(topic)
-        wanted = options_of(options)
+        options_of(options)
         self._check(found, name)
         with self._lock:
             key = (found.identity[0], name)
+            wanted = self._kept(found, name).opened(options)
             group = self._groups.get(key)
             if group is None or group.is_finished:
                 group = self._groups[key] = self._make(found, name, wanted)
-            elif options and group.options != wanted:
-                raise Invalid(
-                    f"the group {name!r} is open with other options: close it first to change them"
-                )
             return group
+
+    def alter(self, topic: str, name: str, **options: object) -> GroupOptions:
+        """Give a group other options. Its members are told, and join again."""
+        found = self._topics.existing_topic(topic)
+        with self._lock:
+            kept = self._kept(found, name)
+            before = kept.load()
+            if before is None:
+                raise NotFound(f"topic {topic!r} has no group {name!r}")
+            changed = options_of(msgspec.structs.asdict(before) | options)
+            kept.save(changed)
+            group = self._groups.pop((found.identity[0], name), None)
+        if group is not None:
+            group.close()
+        return changed
 
     def find(self, topic: str, name: str) -> Group | None:
         """The group of this name, if it is open; None when it is not."""
@@ -75,7 +87,8 @@ class Groups:
         """The same for a look at where it stands; one that is not open, too, if it has offsets."""
         group = self.find(topic, name)
         if group is None and name in self.names(topic):
-            return self._make(self._topics.existing_topic(topic), name, GroupOptions())
+            found = self._topics.existing_topic(topic)
+            return self._make(found, name, self._kept(found, name).load() or GroupOptions())
         return group
 
     def names(self, topic: str) -> list[str]:
@@ -90,7 +103,9 @@ class Groups:
             group = self._groups.pop((found.identity[0], name), None)
         if group is not None:
             group.close()
-        return Keeper(self._offsets(found), found, name).delete()
+        offsets = self._offsets(found)
+        KeptOptions(offsets, found, name).delete()
+        return Keeper(offsets, found, name).delete()
 
     def close(self) -> None:
         """Close every group, as the store does."""
@@ -109,6 +124,9 @@ class Groups:
             clock=self._clock,
             dead_letters=partial(self._dead, topic, name),
         )
+
+    def _kept(self, topic: Topic, name: str) -> KeptOptions:
+        return KeptOptions(self._offsets(topic), topic, name)
 
     def _offsets(self, topic: Topic) -> Kv:
         name = topic.name + OFFSETS
@@ -137,21 +155,6 @@ class Groups:
         dead = check_topic_name(f"{topic.name}:{name}{DEAD}")
         if self._is_there(dead) and self._topics.existing_topic(dead).config.views:
             raise Invalid(f"topic {dead!r} belongs to a view: give the group another name")
-
-
-def options_of(options: dict[str, object]) -> GroupOptions:
-    """Options as they were given, checked."""
-    try:
-        made = msgspec.convert(options, GroupOptions)
-    except msgspec.ValidationError as error:
-        raise Invalid(f"bad option of a group: {error}") from error
-    if not 0 < made.lease_s <= LEASE_S_MAX:
-        raise Invalid(f"lease_s is more than 0 and at most {LEASE_S_MAX:.0f}, not {made.lease_s}")
-    if made.deliveries_max < 0:
-        raise Invalid(f"deliveries_max is 0 or more, not {made.deliveries_max}")
-    if not 1 <= made.window <= WINDOW_MAX:
-        raise Invalid(f"window is 1 to {WINDOW_MAX}, not {made.window}")
-    return made
 
 
 def _durability(topic: Topic) -> str:

@@ -1,6 +1,8 @@
 """Dead letters: jobs that were given out too often. Listed, put back, thrown away.
 
-They are in a plain topic of their own, whole. A job goes there once, whatever happens in between:
+They are in a plain topic of their own, whole, or in one that several queues share: there a letter's
+node says whose it is, and only those are listed, put back or thrown away. A job goes there once,
+whatever happens in between:
 
 1. a record of leases says which jobs are buried, under a number, and is made durable;
 2. the letters are appended under that number, which the topic takes once, and are made durable;
@@ -21,7 +23,7 @@ import numpy as np
 from pyroaring import BitMap64
 
 from strandline.errors import Invalid, UnknownTopic
-from strandline.record import Numbered
+from strandline.record import Numbered, Record
 from strandline.topic.arguments import check_whole
 from strandline.topic.topic import Topic
 from strandline.views.host import Host
@@ -63,9 +65,12 @@ class DeadLetters:
         self._working = threading.RLock()
         self._tidied = False
         """Whether the letters of the newest redrive are known to be gone."""
+        self._mark = mark_of(host.topics[JOBS]) if dead_letter_of(host) else None
+        """The node of its letters, where there may be others."""
+        self._producer = self._mark or PRODUCER
 
     def count(self) -> int:
-        """How many there are."""
+        """How many there are in their topic."""
         topic = self._found()
         return 0 if topic is None else topic.statistics().count
 
@@ -78,7 +83,7 @@ class DeadLetters:
         found: list[DeadLetter] = []
         while topic is not None and len(found) < limit:
             page = topic.read(after, limit - len(found), size_max=BYTES_AT_ONCE)
-            found += map(letter.decode, page.records)
+            found += map(letter.decode, self._own(page.records))
             after = page.next
             if page.caught_up:
                 break
@@ -139,7 +144,7 @@ class DeadLetters:
         """Bury those of the next jobs, so many, that were given out too often."""
         with self._working:
             self.finish()
-            number = (self._topic().taken(PRODUCER) or 0) + 1
+            number = (self._topic().taken(self._producer) or 0) + 1
 
             def decision(fold: QueueFold) -> Draft | None:
                 worn = self._worn_out(fold, count)
@@ -174,8 +179,9 @@ class DeadLetters:
                 [record.data for record in records],
                 keys=[record.key for record in records],
                 tags=[record.tag for record in records],
+                nodes=[self._mark] * len(records),
                 metas=[letter.encode(each, deliveries[each.seq], WORN_OUT) for each in records],
-                idempotency_key=Numbered(PRODUCER, burial.number),
+                idempotency_key=Numbered(self._producer, burial.number),
             )
             topic.secure()
 
@@ -231,12 +237,17 @@ class DeadLetters:
             with self._working:  # nobody else may take the same letters meanwhile
                 self.finish()
                 page = topic.read(after, JOBS_AT_ONCE, size_max=BYTES_AT_ONCE)
-                found = [letter.decode(record) for record in page.records if record.seq <= head]
+                records = self._own(page.records)
+                found = [letter.decode(record) for record in records if record.seq <= head]
                 meant = [each for each in found if where is None or where(each)][:left]
                 if meant:
                     act(meant)
             left = None if left is None else left - len(meant)
             after = page.next
+
+    def _own(self, records: Sequence[Record]) -> Sequence[Record]:
+        mark = self._mark
+        return records if mark is None else [each for each in records if each.node == mark]
 
     def _found(self) -> Topic | None:
         """Their topic; None when the store is read-only and nothing ever died."""
@@ -250,6 +261,17 @@ class DeadLetters:
         there = topic.pick(seqs).records
         if there:
             topic.let_go(BitMap64([record.seq for record in there]))
+
+
+def dead_letter_of(host: Host[QueueFold]) -> str | None:
+    """The topic that was named for dead letters; None for that of the queue alone."""
+    config = host.topics[JOBS].config.views.queue
+    return None if config is None else config.dead_letter
+
+
+def mark_of(queue: Topic) -> str:
+    """The node of a queue's letters in a topic that others use, too."""
+    return f"queue:{queue.identity[0]}"
 
 
 def _as_jobs(letters: Sequence[DeadLetter]) -> Draft:

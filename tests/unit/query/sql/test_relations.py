@@ -162,6 +162,17 @@ def test_jobs_that_are_done_are_gone(world):
     assert ask(world.store, "SELECT seq, data FROM jobs") == [(2, b"b")]
 
 
+def test_dead_letters_in_a_topic_that_is_shared_are_those_of_the_queue(world):
+    for name in ("calls", "mails"):
+        queue = world.store.queue(name, deliveries_max=1, dead_letter="failed")
+        queue.put(name.encode())
+        queue.claim(1)[0].nack()
+        queue.claim(1)
+
+    assert ask(world.store, "SELECT text FROM dead.calls") == [("calls",)]
+    assert ask(world.store, "SELECT text FROM dead.mails") == [("mails",)]
+
+
 def test_dead_letters_tell_what_they_were(world):
     jobs = world.store.queue("jobs", deliveries_max=1)
     assert ask(world.store, "FROM dead.jobs") == []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.errors import Invalid
-from tests.unit.views.groups.world import TOPIC, GroupWorld, seqs
+from strandline.errors import Closed, Invalid, NotFound
+from tests.unit.views.groups.world import GROUP, TOPIC, GroupWorld, seqs
 
 
 def test_who_opens_a_group_again_gets_the_same():
@@ -23,15 +23,58 @@ def test_a_group_that_is_open_is_not_opened_with_other_options():
         world.group(mode="shared", lease_s=9)
 
 
-def test_a_group_that_was_closed_can_be_opened_with_other_options():
+@pytest.mark.parametrize("cleanly", [True, False])
+def test_an_opening_that_says_nothing_has_the_options_of_the_first(cleanly):
+    world = GroupWorld()
+    first = world.group(mode="exclusive", lease_s=7, start="latest").options
+    world.restart(cleanly=cleanly)
+
+    looked_at = world.groups.look_at(TOPIC, GROUP)
+    again = world.group().options
+
+    assert again == first
+    assert world.group(lease_s=7).options == first
+    assert looked_at is None  # it has no offsets yet
+
+
+def test_options_that_differ_are_refused_and_told():
+    world = GroupWorld()
+    world.group(mode="exclusive", window=7).close()
+
+    with pytest.raises(Invalid, match=r"window 7.*groups\.alter"):
+        world.group(mode="exclusive", window=8)
+
+    assert world.group().options.window == 7
+
+
+def test_altered_options_are_those_of_every_later_opening():
     world = GroupWorld()
     world.append(2)
-    world.group(mode="exclusive").close()
+    member = world.group(mode="exclusive", lease_s=7).join("ann")
 
-    group = world.group(mode="shared")
+    world.groups.alter(TOPIC, GROUP, mode="shared")
 
-    assert group.options.mode == "shared"
+    with pytest.raises(Closed):
+        member.read()
+    world.restart()
+    group = world.group()
+    assert (group.options.mode, group.options.lease_s) == ("shared", 7.0)
     assert seqs(group.join("ann").read(max=9)) == [1, 2]
+    with pytest.raises(Invalid, match="lease_s"):
+        world.groups.alter(TOPIC, GROUP, lease_s=-1)
+    with pytest.raises(NotFound):
+        world.groups.alter(TOPIC, "nobody", lease_s=1)
+
+
+def test_a_group_that_was_deleted_and_one_of_another_topic_begin_anew():
+    world = GroupWorld()
+    world.group(window=7)
+    world.groups.delete(TOPIC, GROUP)
+    assert world.group(window=8).options.window == 8
+
+    world.store.delete_topic(TOPIC)
+
+    assert world.group(window=9).options.window == 9
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,58 @@ def test_a_job_is_given_out_so_often_and_then_is_a_dead_letter():
     assert not queue.put(b"again", key="k").existed
 
 
+def test_queues_may_share_a_topic_of_dead_letters_and_each_has_its_own():
+    world = World()
+    mails = world.store.queue("mails", deliveries_max=1, dead_letter="failed")
+    calls = world.store.queue("calls", deliveries_max=1, dead_letter="failed")
+    mails.put_many([b"m1", b"m2"])
+    calls.put(b"c1")
+    world.store.topic("failed").append(b"by hand")
+    for queue in (mails, calls):
+        _wear_out(world, queue)
+        queue.claim(100)
+
+    assert [each.data for each in mails.dead.letters()] == [b"m1", b"m2"]
+    assert [each.data for each in calls.dead.letters()] == [b"c1"]
+    assert mails.dead.redrive().redriven == 2
+    assert calls.dead.purge() == 1
+    assert sorted(job.data for job in mails.claim(100)) == [b"m1", b"m2"]
+    assert world.store.topic("failed").read().data == [b"by hand"]
+    assert "mails:dead" not in world.store.topics()
+
+
+@pytest.mark.parametrize("shards", [SMALL_WAL, FOUR_SHARDS])
+def test_a_named_topic_of_dead_letters_is_known_after_a_kill(shards):
+    world = World(wal=shards)
+    queue = world.store.queue("mails", deliveries_max=1, dead_letter="failed")
+    queue.put_many([b"a", b"b"])
+    _wear_out(world, queue)
+    queue.claim(100)
+    world.kill()
+
+    queue = world.store.queue("mails")
+    queue.put(b"c")
+    _wear_out(world, queue)
+    queue.claim(100)
+
+    assert [each.data for each in queue.dead.letters()] == [b"a", b"b", b"c"]
+
+
+def test_where_dead_letters_go_is_checked_and_does_not_change():
+    world = World()
+    world.store.kv("map")
+    world.store.queue("mails", dead_letter="failed")
+
+    for wrong in ("mails2", "map", "mails", "a/b"):
+        with pytest.raises(Invalid):
+            world.store.queue("mails2", dead_letter=wrong)
+    for other in (None, "elsewhere"):
+        with pytest.raises(Invalid, match="does not change"):
+            world.store.views.alter("queue", "mails", dead_letter=other)
+    world.store.views.alter("queue", "mails", lease_ms=1000)
+    assert world.store.topic("mails").config.views.queue.dead_letter == "failed"
+
+
 def test_with_no_maximum_a_job_is_given_out_for_ever():
     world = World()
     queue = queue_of(world.store, deliveries_max=0)
