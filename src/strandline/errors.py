@@ -4,15 +4,19 @@
     ├── Invalid            the request is wrong                    fix the call
     │   ├── UnknownTopic   no such topic                           create it, or check the name
     │   ├── TooLarge       a record, batch or field over a limit   split it, or raise the limit
+    │   │   └── BatchTooLarge  not one record, all of them are     give fewer at once
     │   ├── NotInstalled   Java, pyspark or a part is missing      install it: the message tells how
     │   ├── NotAStore      the directory holds something else      name another directory
     │   └── UnfitStore     an object store that cannot keep order  name another object store
     ├── Forbidden          this user may not do that               ask for the right, or another key
     ├── NotFound           there is no such object                 re-read what named it
+    │   └── UnknownRouter  no such router                          put it, or check the name
     ├── Conflict           someone else wrote first                re-read, then retry
     │   ├── TopicExists    it exists with another configuration    alter it instead
     │   ├── TopicFull      a cap with discard="reject" is reached  delete records or raise the cap
-    │   └── AlreadyThere   another writer's object has this name   read it, then decide
+    │   ├── AlreadyThere   another writer's object has this name   read it, then decide
+    │   ├── RouterCycle    records would go round in a circle      leave a router out
+    │   └── RouterFanIn    the destination has another source      name another destination
     ├── RecordsLost        a reader crossed a tombstone            go on behind the gap
     ├── Unavailable        the disk is failing or busy             retry later
     │   ├── DiskFull       no room for another write               free space; the store goes on
@@ -57,6 +61,12 @@ class TooLarge(Invalid):
     code = "too_large"
 
 
+class BatchTooLarge(TooLarge):
+    """So many records, or bytes, are too many at once, though no record is. Split the batch."""
+
+    code = "batch_too_large"
+
+
 class NotInstalled(Invalid):
     """Java, pyspark or another optional part is missing or unfit. Install what the message says."""
 
@@ -87,6 +97,15 @@ class NotFound(StrandlineError):
     code = "not_found"
 
 
+class UnknownRouter(NotFound):
+    """There is no router of this name."""
+
+    code = "unknown_router"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no router {name!r}: put one, or check the name")
+
+
 class Conflict(StrandlineError):
     """Somebody else wrote first. Read again, then decide."""
 
@@ -109,6 +128,29 @@ class AlreadyThere(Conflict):
     """Another writer's object has this name. Read it, then decide."""
 
     code = "already_there"
+
+
+class RouterCycle(Conflict):
+    """Records would go round in a circle. ``cycle`` has its topics, the first one twice."""
+
+    code = "router_cycle"
+
+    def __init__(self, cycle: list[str]) -> None:
+        super().__init__(
+            f"routers would form a circle ({' > '.join(cycle)}): leave one out, or say allow_cycle"
+        )
+        self.cycle = cycle
+
+
+class RouterFanIn(Conflict):
+    """Another router feeds the destination from another source."""
+
+    code = "router_fan_in"
+
+    def __init__(self, dest: str, router: str, source: str) -> None:
+        super().__init__(
+            f"topic {dest!r} is fed from {source!r} by router {router!r}: a topic has one source"
+        )
 
 
 class RecordsLost(StrandlineError):

@@ -9,8 +9,8 @@ import strandline
 from strandline import (
     ClientSettings,
     Closed,
-    Conflict,
     Forbidden,
+    RouterCycle,
     StrandlineError,
     Unavailable,
     Unreachable,
@@ -184,7 +184,7 @@ def test_a_member_that_is_shut_out_is_told_at_once(server, connection):
     [
         (401, "unauthorized", Forbidden),
         (403, "forbidden", Forbidden),
-        (409, "router_cycle", Conflict),
+        (409, "router_cycle", RouterCycle),
         (302, "moved", StrandlineError),
         (500, "internal", StrandlineError),
     ],

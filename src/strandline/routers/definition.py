@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from strandline.errors import Conflict, Invalid, NotFound
+from strandline.errors import Invalid
 from strandline.record import check_topic_name
 from strandline.routers.filters import Filter, parse
 
@@ -46,32 +46,6 @@ class Router(msgspec.Struct, frozen=True, kw_only=True):
     guarantee: Guarantee = "at_least_once"
     start: Start = "latest"
     """Where a new router begins: behind the records that are there, or with the first of them."""
-
-
-class RouterCycle(Conflict):
-    """Records would go round in a circle. ``cycle`` has its topics, the first one twice."""
-
-    def __init__(self, cycle: list[str]) -> None:
-        super().__init__(
-            f"routers would form a circle ({' > '.join(cycle)}): leave one out, or say allow_cycle"
-        )
-        self.cycle = cycle
-
-
-class RouterFanIn(Conflict):
-    """Another router feeds the destination from another source."""
-
-    def __init__(self, dest: str, router: str, source: str) -> None:
-        super().__init__(
-            f"topic {dest!r} is fed from {source!r} by router {router!r}: a topic has one source"
-        )
-
-
-class UnknownRouter(NotFound):
-    """There is no router of this name."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"there is no router {name!r}: put one, or check the name")
 
 
 def define(name: object, options: dict[str, object]) -> Router:

@@ -20,14 +20,20 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from strandline.env.clock import Clock
-from strandline.errors import Invalid, Poisoned, StrandlineError, TooLarge, UnknownTopic
+from strandline.errors import (
+    Invalid,
+    Poisoned,
+    RouterCycle,
+    RouterFanIn,
+    StrandlineError,
+    TooLarge,
+    UnknownRouter,
+    UnknownTopic,
+)
 from strandline.routers.cycles import find_cycle, topics_in_cycles
 from strandline.routers.definition import (
     ROUTERS_MAX,
     Router,
-    RouterCycle,
-    RouterFanIn,
-    UnknownRouter,
     define,
 )
 from strandline.routers.hops import Hops

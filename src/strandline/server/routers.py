@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from strandline.routers.definition import Router, RouterCycle, RouterFanIn, UnknownRouter
+from strandline.errors import UnknownRouter
+from strandline.routers.definition import Router
 from strandline.routers.routers import RouterStatistics
 from strandline.server.call import Call
 from strandline.server.routing import OPEN, Answer, Route
@@ -46,14 +47,7 @@ async def put(call: Call) -> Answer:
     if known is not None:  # it is taken from its dest
         call.allow("config", known.router.dest)
     given = {field: getattr(options, field) for field in RouterOptions.__struct_fields__}
-    try:
-        router, created = await call.parts.bridge.run(store.routers.put, name, **given)
-    except RouterCycle as error:
-        detail = {"kind": error.code, "cycle": error.cycle}
-        raise Refused(409, "router_cycle", str(error), detail=detail) from error
-    except RouterFanIn as error:
-        detail = {"kind": error.code, "reason": "router_dest_fan_in"}
-        raise Refused(409, "topic_exists_incompatible", str(error), detail=detail) from error
+    router, created = await call.parts.bridge.run(store.routers.put, name, **given)
     told = RouterPut(router=name, created=created, **_definition(router))
     return Answer(told, 201 if created else 200)
 
@@ -64,7 +58,7 @@ async def get(call: Call) -> Answer:
     call.parts.auth.check_live(call.who)
     found = _find(call, name)
     if found is None or not _may_see(call, found.router):
-        raise _unknown(name)
+        raise UnknownRouter(name)
     told = RouterState(
         router=name,
         cursor=found.cursor,
@@ -138,11 +132,6 @@ def _may_see(call: Call, router: Router) -> bool:
 def _definition(router: Router) -> dict[str, Any]:
     told = {name: getattr(router, name) for name in Router.__struct_fields__ if name != "name"}
     return told | {"filter": msgspec.to_builtins(router.filter)}
-
-
-def _unknown(name: str) -> Refused:
-    error = UnknownRouter(name)
-    return Refused(404, "router_not_found", str(error), detail={"kind": error.code})
 
 
 def _cursor_of(name: str) -> str:

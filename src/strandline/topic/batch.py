@@ -12,7 +12,7 @@ from typing import TypedDict
 
 import pyarrow as pa
 
-from strandline.errors import Invalid, TooLarge
+from strandline.errors import BatchTooLarge, Invalid, TooLarge
 from strandline.record import Numbered
 from strandline.settings import LimitSettings
 from strandline.topic import numbered
@@ -196,7 +196,7 @@ def _of_draft(
     limits: LimitSettings,
 ) -> Batch:
     if not 0 < draft.count <= limits.batch_records_max:
-        raise TooLarge(
+        raise BatchTooLarge(
             f"a batch of {draft.count} records: give 1 to {limits.batch_records_max} "
             "(batch_records_max)"
         )
@@ -213,7 +213,8 @@ def _of_draft(
     if key is not None:
         draft.add_idempotency(key)
     if draft.size > limits.batch_bytes_max:
-        raise TooLarge(
+        kind = BatchTooLarge if draft.count > 1 else TooLarge
+        raise kind(
             f"a batch of {draft.size} bytes is over batch_bytes_max ({limits.batch_bytes_max}): "
             "split it"
         )

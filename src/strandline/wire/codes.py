@@ -20,8 +20,8 @@ class Code(NamedTuple):
 
 CODES: dict[str, Code] = {
     "invalid_request": Code(400, "the request is wrong: the message says where"),
-    "batch_too_large": Code(400, "more records or jobs at once than allowed"),
-    "record_too_large": Code(400, "a record, field or batch is over its limit"),
+    "batch_too_large": Code(400, "more records, jobs or bytes at once than allowed"),
+    "record_too_large": Code(400, "a record, or a field of it, is over its limit"),
     "unauthorized": Code(401, "no token, or one that is unknown, revoked or over"),
     "forbidden": Code(403, "the token may not do that, or the page may not ask"),
     "topic_not_found": Code(404, "there is no such topic"),

@@ -56,13 +56,17 @@ _RETRY_S = 1.0
 # The first class that fits counts: the more special ones stand before what they inherit from.
 _TABLE: tuple[tuple[type[StrandlineError], int, str, float | None], ...] = (
     (errors.UnknownTopic, 404, "topic_not_found", None),
+    (errors.BatchTooLarge, 400, "batch_too_large", None),
     (errors.TooLarge, 400, "record_too_large", None),
     (errors.NotInstalled, 501, "not_installed", None),
     (errors.Invalid, 400, "invalid_request", None),
     (errors.Forbidden, 403, "forbidden", None),
+    (errors.UnknownRouter, 404, "router_not_found", None),
     (errors.NotFound, 404, "not_found", None),
     (errors.TopicExists, 409, "topic_exists_incompatible", None),
     (errors.TopicFull, 422, "topic_full", None),
+    (errors.RouterCycle, 409, "router_cycle", None),
+    (errors.RouterFanIn, 409, "topic_exists_incompatible", None),
     (errors.Conflict, 409, "conflict", None),
     (errors.RecordsLost, 410, "records_lost", None),
     (errors.DiskFull, 507, "disk_full", 10.0),
@@ -86,9 +90,10 @@ _BY_CODE: dict[str, type[StrandlineError]] = {
     "unauthorized": errors.Forbidden,
     "forbidden": errors.Forbidden,
     "topic_not_found": errors.UnknownTopic,
-    "router_not_found": errors.NotFound,
+    "router_not_found": errors.UnknownRouter,
+    "router_cycle": errors.RouterCycle,
     "not_found": errors.NotFound,
-    "batch_too_large": errors.TooLarge,
+    "batch_too_large": errors.BatchTooLarge,
     "record_too_large": errors.TooLarge,
     "payload_too_large": errors.TooLarge,
     "topic_exists_incompatible": errors.TopicExists,
@@ -117,6 +122,9 @@ def error_of(problem: Problem) -> StrandlineError:
         error.gap_from = int(problem.detail.get("gap_from", 0))
         error.gap_to = int(problem.detail.get("gap_to", 0))
         error.reason = str(problem.detail.get("reason", ""))
+    if isinstance(error, errors.RouterCycle):
+        cycle = problem.detail.get("cycle")
+        error.cycle = [str(name) for name in cycle] if isinstance(cycle, list) else []
     if isinstance(error, errors.Corrupt):
         error.reason, error.path, error.offset = problem.message, "", 0
         error.topic_id = error.first_seq = error.last_seq = None
@@ -152,5 +160,9 @@ def problem_of(error: BaseException) -> Problem:
             if isinstance(error, errors.RecordsLost):
                 detail |= {"gap_from": error.gap_from, "gap_to": error.gap_to}
                 detail["reason"] = error.reason
+            if isinstance(error, errors.RouterCycle):
+                detail["cycle"] = error.cycle
+            if isinstance(error, errors.RouterFanIn):
+                detail["reason"] = "router_dest_fan_in"
             return Problem(status, code, str(error), detail, retry_after_s)
     return Problem(500, "internal", "the server met a bug: its log has the details", {})

@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from strandline.errors import Invalid, UnknownTopic
+from strandline.errors import Invalid, RouterCycle, RouterFanIn, UnknownTopic
 from strandline.routers.cycles import find_cycle
-from strandline.routers.definition import Router, RouterCycle, RouterFanIn, define
+from strandline.routers.definition import Router, define
 from tests.unit.routers.world import RouterWorld
 
 

@@ -9,8 +9,8 @@ import msgspec
 from msgspec import UNSET
 
 from strandline.client.blocking.route import RemoteRoute
-from strandline.errors import Invalid, NotFound
-from strandline.routers.definition import Router, UnknownRouter, check_router_name, define
+from strandline.errors import Invalid, NotFound, UnknownRouter
+from strandline.routers.definition import Router, check_router_name, define
 from strandline.routers.filters import parse
 from strandline.routers.routers import Put, RouterStatistics
 from strandline.wire import routers as wire
