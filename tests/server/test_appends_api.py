@@ -21,6 +21,20 @@ def face(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Face]:
         yield made
 
 
+def test_an_append_that_waits_for_its_sync_says_how_long(face):
+    safe = face.append("clocked", 1, config={"durable": True})["performance"]
+    again = face.append("clocked", *range(5))["performance"]
+    plain = face.append("unclocked", 1)["performance"]
+
+    for took in (safe, again):
+        assert set(took) == {"server_total_ms", "wal_append_ms", "fsync_ms"}
+        assert took["fsync_ms"] > 0
+        assert took["wal_append_ms"] + took["fsync_ms"] == pytest.approx(
+            took["server_total_ms"], abs=0.5
+        )
+    assert set(plain) == {"server_total_ms"}
+
+
 def test_the_first_append_makes_the_topic_and_seqs_begin_at_one(face):
     answer = face.ask("POST", "/v0/topics/first", {"records": [{"data": "a"}, {"data": "b"}]})
 

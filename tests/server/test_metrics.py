@@ -52,6 +52,10 @@ def test_numbers_follow_what_is_done(tmp_path):
     assert syncs["value"] >= 5
     (count,) = after["strandline_wal_fsync_latency_us_count"]
     assert count["value"] >= 5
+    (frames,) = after["strandline_wal_frames_total"]
+    assert frames["value"] >= before["strandline_wal_frames_total"][0]["value"] + 5
+    (most,) = after["strandline_wal_queue_depth_peak"]
+    assert most["value"] >= 1
     (written,) = after["strandline_wal_bytes_written_total"]
     assert written["value"] > before["strandline_wal_bytes_written_total"][0]["value"]
 

@@ -56,6 +56,30 @@ def test_requests_per_second_are_bounded_and_come_back_with_time(clock: SimClock
     quotas.begin(ADA, HERE)
 
 
+def test_bytes_per_second_are_bounded_and_come_back_with_time(clock: SimClock):
+    quotas = quotas_of(clock, bytes_per_s=100.0)
+    quotas.begin(ADA, HERE, 250)  # all at once, and then it is waited for
+    quotas.end(ADA, HERE)
+
+    assert limit_of(lambda: quotas.begin(ADA, HERE)) == "bytes_per_s"
+    assert limit_of(lambda: quotas.message(ADA, HERE, 1)) == "bytes_per_s"
+    quotas.begin(BOB, HERE, 1)
+    clock.advance(1.49)
+    assert limit_of(lambda: quotas.begin(ADA, HERE)) == "bytes_per_s"
+    clock.advance(0.02)
+    quotas.begin(ADA, HERE)
+    quotas.count(ADA, HERE, 100)
+    assert limit_of(lambda: quotas.begin(ADA, HERE)) == "bytes_per_s"
+
+
+def test_bytes_without_tokens_are_those_of_the_address(clock: SimClock):
+    quotas = quotas_of(clock, bytes_per_s=100.0)
+    quotas.begin(LOCAL, "127.0.0.1", 250)
+
+    limit_of(lambda: quotas.begin(LOCAL, "127.0.0.1"))
+    quotas.begin(LOCAL, "127.0.0.2")
+
+
 def test_without_tokens_the_address_counts(clock: SimClock):
     quotas = quotas_of(clock, in_flight_per_token_max=1)
     quotas.begin(LOCAL, "127.0.0.1")

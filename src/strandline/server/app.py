@@ -103,6 +103,7 @@ class App:
             return
         took = {"server_total_ms": (self._parts.clock.monotonic() - began) * 1000}
         body = answers.body_with_performance(answer.body, took | call.performance)
+        self._parts.auth.quotas.count(call.who, address_of(call.connection), len(body))
         if packs and len(body) > _LARGE:
             body = answers.Packed(await self._parts.bridge.run(answers.packed, body))
         await answers.send_answer(send, answer, body, more, packs=packs)
@@ -129,6 +130,7 @@ class App:
         limits = self._parts.settings.limits
         size_max = min(limits.body_bytes_max, route.body_bytes_max or limits.body_bytes_max)
         raw = await bodies.received(receive, told_size, size_max) if has_body else b""
+        self._parts.auth.quotas.count(call.who, address_of(call.connection), len(raw))
         encoding = headers.get("content-encoding", "").strip().lower()
         run = self._parts.bridge.run
         call.raw = await run(bodies.unpacked, raw, encoding, size_max) if encoding else raw

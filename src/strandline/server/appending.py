@@ -45,7 +45,10 @@ NOTHING_SAID = AppendQuery()
 class Placed:
     """An append that is placed. Owned by the loop's thread."""
 
-    __slots__ = ("appended", "began", "created", "parts", "pending", "return_seqs", "topic")
+    __slots__ = (
+        *("appended", "began", "created", "parts"),
+        *("pending", "placed", "return_seqs", "topic"),
+    )
 
     def __init__(
         self, parts: Parts, topic: str, appended: Appended, pending: Pending | None, began: float
@@ -56,6 +59,8 @@ class Placed:
         self.pending = pending
         """To be waited for before it is told; None when it is durable enough already."""
         self.began = began
+        self.placed = 0.0 if pending is None else parts.clock.monotonic()
+        """When it was in the log, of one that is waited for."""
         self.created = False
         self.return_seqs = False
 
@@ -72,7 +77,7 @@ class Placed:
         return (
             201 if self.created else 200,
             b'{"topic":"%b","first_seq":%d,"last_seq":%d,%b"head_seq":%d,"count":%d,'
-            b'"created":%b,"deduped":%b,"performance":{"server_total_ms":%.3f}}'
+            b'"created":%b,"deduped":%b,"performance":{"server_total_ms":%.3f%b}}'
             % (
                 self.topic.encode(),
                 first,
@@ -83,8 +88,15 @@ class Placed:
                 b"true" if self.created else b"false",
                 b"true" if self.appended.deduped else b"false",
                 (self.parts.clock.monotonic() - self.began) * 1000,
+                b"" if self.pending is None else self._took(),
             ),
         )
+
+    def _took(self) -> bytes:
+        """Of what was waited for: how long until it was in the log, and then until its sync."""
+        now, began, placed = self.parts.clock.monotonic(), self.began, self.placed
+        told = (placed - began) * 1000, (now - placed) * 1000
+        return b',"wal_append_ms":%.3f,"fsync_ms":%.3f' % told
 
 
 def place(

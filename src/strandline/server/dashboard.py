@@ -62,7 +62,19 @@ PANELS: tuple[Panel, ...] = (
         "Bps",
         ((f"sum({_rate('strandline_wal_bytes_written_total')})", "log"),),
     ),
-    Panel("Appends that wait", "short", (("sum(strandline_wal_queue_depth)", "waiting"),)),
+    Panel(
+        "Commits written to the log",
+        "ops",
+        ((f"sum({_rate('strandline_wal_frames_total')})", "frames"),),
+    ),
+    Panel(
+        "Appends that wait",
+        "short",
+        (
+            ("sum(strandline_wal_queue_depth)", "waiting"),
+            ("max(strandline_wal_queue_depth_peak)", "most"),
+        ),
+    ),
     Panel("Pressure", "percentunit", (("strandline_pressure", "pressure"),)),
     Panel("Logs that take nothing", "short", (("sum(strandline_wal_read_only)", "read only"),)),
     Panel("Live records", "short", (("strandline_records_live", "records"),)),

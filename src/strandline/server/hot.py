@@ -174,10 +174,10 @@ class Hot:
 
     def take(self, append: Append, address: str, common: Headers) -> bytes | Waiting | None:
         """The answer to an append, or how it comes; None when the application has to give it."""
-        auth = self.parts.auth
+        auth, body = self.parts.auth, append.body
         try:
             who = auth.authenticate(append.authorization, address)
-            auth.quotas.begin(who, address)
+            auth.quotas.begin(who, address, len(body))
         except StrandlineError as error:
             return self.refused(error, common)
         waits = False
@@ -186,7 +186,7 @@ class Hot:
                 self.parts,
                 who,
                 append.topic,
-                append.body,
+                body,
                 append.media_type,
                 idempotency_key=append.idempotency_key,
             )

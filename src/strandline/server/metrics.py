@@ -71,10 +71,12 @@ FAMILIES: dict[str, Family] = {
     "strandline_records_appended_total": Family("counter", "Records that were appended"),
     "strandline_records_read_total": Family("counter", "Records that reads gave"),
     "strandline_http_requests_total": Family("counter", "Answers by status, hot appends aside"),
+    "strandline_wal_frames_total": Family("counter", "Commits written to the log"),
     "strandline_wal_bytes_written_total": Family("counter", "Bytes written to the log"),
     "strandline_wal_fsyncs_total": Family("counter", "Syncs of the log"),
     "strandline_wal_rotations_total": Family("counter", "Files that the log began"),
     "strandline_wal_queue_depth": Family("gauge", "Appends that wait for a sync"),
+    "strandline_wal_queue_depth_peak": Family("gauge", "The most that waited for one sync"),
     "strandline_wal_read_only": Family("gauge", "1 when a log takes nothing any more"),
     "strandline_wal_fsync_latency_us": Family("histogram", "Microseconds that a sync took"),
     "strandline_topic_head_seq": Family("gauge", "The newest seq"),
@@ -190,10 +192,12 @@ def _of_store(parts: Parts) -> Iterator[Sample]:
 def _of_log(parts: Parts) -> Iterator[Sample]:
     for numbers in parts.store.log_numbers():
         shard = {"shard": str(numbers.shard)}
+        yield Sample("strandline_wal_frames_total", numbers.frames, shard)
         yield Sample("strandline_wal_bytes_written_total", numbers.bytes_written, shard)
         yield Sample("strandline_wal_fsyncs_total", numbers.syncs, shard)
         yield Sample("strandline_wal_rotations_total", numbers.rotations, shard)
         yield Sample("strandline_wal_queue_depth", numbers.waiting, shard)
+        yield Sample("strandline_wal_queue_depth_peak", numbers.waiting_most, shard)
         yield Sample("strandline_wal_read_only", numbers.failed, shard)
         count = 0
         for bound, more in zip((*SYNC_BUCKETS_US, None), numbers.sync_counts, strict=True):

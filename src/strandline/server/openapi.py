@@ -76,7 +76,15 @@ _PERFORMANCE = {
     "type": "object",
     "description": "What the answer took.",
     "additionalProperties": {"type": "number"},
-    "properties": {"server_total_ms": {"type": "number"}},
+    "properties": {
+        "server_total_ms": {"type": "number"},
+        "wal_append_ms": {
+            "type": "number",
+            "description": "Of an append that waits for its sync: until it was in the log.",
+        },
+        "fsync_ms": {"type": "number", "description": "From then until it was durable."},
+        "records_scanned": {"type": "number", "description": "Of a read."},
+    },
 }
 
 

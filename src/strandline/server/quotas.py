@@ -1,4 +1,4 @@
-"""How much one token, or one address, may take: requests, streams, wrong tokens.
+"""How much one token, or one address, may take: requests, bytes, streams, wrong tokens.
 
 Every count has a bound, and so has the number of those that are counted: whoever comes from many
 addresses pushes out the oldest counts, not the memory. Addresses of IPv6 count by their first 64
@@ -38,10 +38,14 @@ class Bucket:
         over = self._level(key) + 1 - self._burst
         return max(0.0, over / self._rate)
 
-    def pour(self, key: str) -> None:
-        """One more."""
+    def debt_s(self, key: str) -> float:
+        """How long until what is in it is no more than may be; 0 when it is."""
+        return max(0.0, (self._level(key) - self._burst) / self._rate)
+
+    def pour(self, key: str, amount: float = 1) -> None:
+        """So many more."""
         with self._pouring:
-            self._levels[key] = (self._level(key) + 1, self._monotonic())
+            self._levels[key] = (self._level(key) + amount, self._monotonic())
             self._levels.move_to_end(key)
             while len(self._levels) > COUNTED_MAX:
                 self._levels.popitem(last=False)
@@ -61,13 +65,17 @@ class Quotas:
         self._streams_open = 0
         rate = limits.requests_per_s
         self._requests = Bucket(rate, max(rate, 1.0), clock.monotonic) if rate else None
+        rate = limits.bytes_per_s
+        self._bytes = Bucket(rate, rate, clock.monotonic) if rate else None
         failures = limits.failures_per_minute
         self.failures = Bucket(failures / _MINUTE_S, failures, clock.monotonic)
         """Wrong tokens, by address."""
 
-    def begin(self, who: Principal, address: str) -> None:
+    def begin(self, who: Principal, address: str, size: int = 0) -> None:
         """A request comes; 429 when it is one too many. Whoever begins must end."""
         key = _key(who, address)
+        if self._bytes is not None:
+            self._admit_bytes(self._bytes, key)
         if self._requests is not None:
             wait_s = self._requests.wait_s(key)
             if wait_s > 0:
@@ -77,6 +85,25 @@ class Quotas:
         if count >= self._limits.in_flight_per_token_max:
             raise _too_many("in_flight_per_token_max", self._limits.in_flight_per_token_max)
         self._in_flight[key] = count + 1
+        if size and self._bytes is not None:
+            self._bytes.pour(key, size)
+
+    def message(self, who: Principal, address: str, size: int) -> None:
+        """A message comes on a stream that is open; 429 when there were too many bytes."""
+        if self._bytes is not None:
+            key = _key(who, address)
+            self._admit_bytes(self._bytes, key)
+            self._bytes.pour(key, size)
+
+    def count(self, who: Principal, address: str, size: int) -> None:
+        """So many bytes came, or go."""
+        if self._bytes is not None:
+            self._bytes.pour(_key(who, address), size)
+
+    def _admit_bytes(self, counted: Bucket, key: str) -> None:
+        wait_s = counted.debt_s(key)
+        if wait_s > 0:
+            raise _too_many("bytes_per_s", self._limits.bytes_per_s, wait_s)
 
     def end(self, who: Principal, address: str) -> None:
         """A request was answered."""

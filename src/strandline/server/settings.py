@@ -80,6 +80,11 @@ class RequestLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     requests_per_s: float = 0.0
     """Requests of one token, or of one address without a token; 0 is no limit."""
 
+    bytes_per_s: float = 0.0
+    """Bytes of bodies and of their answers, of one token, or of one address without a token; 0 is
+    no limit. Streams are not counted. What was sent at once may be more than a second's worth: then
+    the next request waits."""
+
     failures_per_minute: int = 10
     """Wrong tokens from one address, then it is told to wait. Loopback is spared when it has the
     right one."""

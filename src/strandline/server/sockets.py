@@ -195,6 +195,7 @@ class _Connection:
     async def _publish(self, message: live.Publish) -> None:
         call = self._call
         body = _body(message)
+        call.parts.auth.quotas.message(call.who, address_of(call.connection), len(body))
         try:
             if len(body) > appending.LARGE:
                 raise UnknownTopic("too large to be placed on the loop")

@@ -43,6 +43,8 @@ class Committer:
         self.synced = writer.end_lsn
         self.rounds = 0
         self.times = SyncTimes()
+        self.waiting_most = 0
+        """The most appends that waited when a round began."""
         self.kick = threading.Event()
         self.window_s = 0.0
         """How long a round for coroutines waits for more of them. 0 unless the load is high."""
@@ -140,6 +142,7 @@ class Committer:
 
     def _round(self) -> None:
         writer = self.writer
+        self.waiting_most = max(self.waiting_most, self.waiting)
         writer.acquire()
         try:
             target, files, names_dirty = writer.take_dirty()

@@ -28,6 +28,8 @@ class LogNumbers(msgspec.Struct, frozen=True, kw_only=True):
 
     shard: int
     bytes_written: int
+    frames: int
+    """Commits that were written: a batch, a record alone, or a message of the store's own."""
     syncs: int
     sync_counts: tuple[int, ...]
     """By the bounds of ``SYNC_BUCKETS_US``, not added up."""
@@ -35,5 +37,7 @@ class LogNumbers(msgspec.Struct, frozen=True, kw_only=True):
     rotations: int
     waiting: int
     """Appends that wait for a sync."""
+    waiting_most: int
+    """The most that waited when a sync began."""
     failed: bool
     """Whether it takes nothing any more."""

@@ -53,11 +53,13 @@ class Shard:
         return LogNumbers(
             shard=self.number,
             bytes_written=writer.end_lsn - writer.first_lsn,
+            frames=writer.frames,
             syncs=self.committer.rounds,
             sync_counts=tuple(times.counts),
             sync_total_us=times.total_us,
             rotations=writer.rotations,
             waiting=self.committer.waiting,
+            waiting_most=self.committer.waiting_most,
             failed=writer.failure is not None,
         )
 

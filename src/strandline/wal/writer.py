@@ -76,6 +76,8 @@ class Writer:
         self.first_lsn = end_lsn
         """Where this opening of the store began to write."""
         self.rotations = 0
+        self.frames = 0
+        """Frames that were stored."""
         self._settings = settings
         self._store_id = store_id
         self.seed = codec.store_seed(store_id)
@@ -165,6 +167,7 @@ class Writer:
         self._words[offset >> 3] = first
         self._previous = first
         self._offset = offset + size
+        self.frames += 1
         return self._place_bits | lsn
 
     def place_draft(self, draft: block.Draft, topic_id: int, first_seq: int, ts: int) -> int:
@@ -319,6 +322,7 @@ class Writer:
             file.words[offset >> 3] = first
             self._previous = first
             self._offset = offset + size
+            self.frames += 1
         except BaseException as error:
             self._roll_back(file, offset, size, error)
             raise

@@ -15,7 +15,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from strandline.server.settings import LiveSettings, ServerSettings
+from strandline.server.settings import LiveSettings, RequestLimits, ServerSettings
 from tests.server.live.watching import DEADLINE_S, post
 from tests.server.running import Running, running
 
@@ -152,6 +152,20 @@ def test_an_ack_never_overtakes_that_of_a_slower_topic(server):
         acks = [client.next()["request_id"] for _ in range(300)]
 
     assert acks == list(range(300))
+
+
+def test_what_is_published_counts_in_bytes(tmp_path):
+    settings = ServerSettings(limits=RequestLimits(bytes_per_s=10.0))
+    with running(tmp_path, settings=settings) as server:
+        server.store.topic("large")
+        with socket(server) as client:
+            records = [{"data": "x" * 1000}]
+            first = client.ask(op="publish", topic="large", records=records, request_id=1)
+            second = client.ask(op="publish", topic="large", records=records, request_id=2)
+
+        assert server.store.topic("large").head_seq == 1
+    assert first["op"] == "ack"
+    assert (second["op"], second["code"]) == ("error", "throttled")
 
 
 def test_a_publish_with_an_idempotency_key_counts_once(server):
