@@ -160,8 +160,8 @@ def test_what_is_published_counts_in_bytes(tmp_path):
         server.store.topic("large")
         with socket(server) as client:
             records = [{"data": "x" * 1000}]
-            first = client.ask(op="publish", topic="large", records=records, request_id=1)
-            second = client.ask(op="publish", topic="large", records=records, request_id=2)
+            first = client.ask(op="publish", topic="large", records=records)
+            second = client.ask(op="publish", topic="large", records=records)
 
         assert server.store.topic("large").head_seq == 1
     assert first["op"] == "ack"
