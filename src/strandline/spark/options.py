@@ -2,7 +2,10 @@
 
 | option of a read | |
 |---|---|
-| `store`, or the path given to `load` | folder of the store |
+| `store`, or the path given to `load` | folder of the store, or the url of its lake |
+| `url`, `token` | a server in the place of a store; the token is else that of the environment |
+| `view` | what the topic is read as: `log`, or one of its views |
+| `measurement` | of `view=metrics`: one of them, a column for each tag and field |
 | `topic` | a name, names with commas between them, or patterns with `*` |
 | `lake` | where the lake is, when it is not in the store's folder |
 | `columns` | names with commas between them; all when absent |
@@ -14,7 +17,10 @@
 
 | option of a write | |
 |---|---|
-| `store` or path, `topic`, `lake` | as above; one topic |
+| `store` or path, `topic`, `lake` | as above; one topic, of a store in a folder |
+| `view` | through which view rows are written: `log`, or one that the topic has |
+| `onInvalid` | `fail`, or the topic that takes rows which do not fit the view |
+| `measurement`, `tags` | of `view=metrics`: which one, and which columns are tags |
 | `createTopic` | `true` makes a topic that does not exist |
 | `writeId` | batch: a name of this write, by which it is known when it is repeated |
 | `patience` | seconds to wait until the store's writer has taken the rows |
@@ -35,38 +41,69 @@ from strandline.pipelines.lakes import is_pattern
 from strandline.pipelines.positions import Offsets
 from strandline.record import check_topic_name
 
+LOG = "log"
+VIEWS = (LOG, "table", "kv", "kv_history", "queue", "dead", "series", "metrics")
+"""What a topic may be read as."""
+WRITTEN = (LOG, "table", "kv", "queue", "series", "metrics")
+"""Through what rows may be written."""
+FAIL = "fail"
+TOKEN_VARIABLE = "STRANDLINE_TOKEN"  # noqa: S105 - the name of a variable
+
 _NAMES = {
     name.lower(): name
     for name in (
         *("store", "path", "topic", "lake", "columns", "from", "to", "as_of"),
-        *("maxRecordsPerTrigger", "onLoss", "pinned"),
+        *("view", "measurement", "url", "token", "maxRecordsPerTrigger", "onLoss", "pinned"),
     )
 }
 
 _WRITING = {
     name.lower(): name
-    for name in ("store", "path", "topic", "lake", "createTopic", "writeId", "patience")
+    for name in (
+        *("store", "path", "topic", "lake", "createTopic", "writeId", "patience"),
+        *("view", "onInvalid", "measurement", "tags"),
+    )
 }
 _SPARKS = frozenset({"checkpointlocation", "queryname", "outputmode"})
 """Options of a stream that are Spark's own, and that it tells the sink too."""
 
 
+class Secret(msgspec.Struct, frozen=True):
+    """A token. It is shown by nothing."""
+
+    value: str = ""
+
+    def __repr__(self) -> str:
+        return "Secret(…)"
+
+
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """One read, as it was asked for."""
 
-    store: str
+    store: str = ""
+    """Its folder, or the url of its lake; empty when it is a server's."""
+    url: str = ""
+    token: Secret = Secret()
+    view: str = LOG
+    measurement: str = ""
     topics: tuple[str, ...]
     """Names and patterns."""
     many: bool
     """Whether the read is of several topics, and so has a column for their names."""
     lake: str = ""
     columns: tuple[str, ...]
+    """Of records; for a view those that were asked for, none for all."""
     begin: str = ""
     end: str = ""
     as_of: str = ""
     on_loss: str = ""
     records_max: int = 0
     pinned: str = ""
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether there is no folder: the lake alone is read."""
+        return "://" in self.store
 
     def conditions(self) -> tuple[Condition, ...]:
         """What ``from``, ``to`` and a time in ``as_of`` say about rows."""
@@ -90,6 +127,10 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     store: str
     topic: str
     lake: str = ""
+    view: str = LOG
+    on_invalid: str = FAIL
+    measurement: str = ""
+    tags: tuple[str, ...] = ()
     create: bool = False
     write_id: str = ""
     patience_s: float = PATIENCE_S
@@ -99,6 +140,11 @@ def parse_write(given: Mapping[str, str]) -> WriteOptions:
     """The options of a write, or ``Invalid`` that names the bad one."""
     told = _told({name: given[name] for name in given if name.lower() not in _SPARKS}, _WRITING)
     store = _store(told, 'save("/folder")')
+    if "://" in store:
+        raise Invalid(
+            f"rows are delivered to the folder of a store, not to {_shown(store)}: name the folder "
+            "as store, and the url as lake"
+        )
     topic = told.get("topic", "")
     if not topic or "," in topic or is_pattern(topic):
         raise Invalid('name one topic to write to: .option("topic", "orders")')
@@ -108,10 +154,23 @@ def parse_write(given: Mapping[str, str]) -> WriteOptions:
     patience = told.get("patience", str(PATIENCE_S))
     if not patience.replace(".", "", 1).isdecimal():
         raise Invalid(f"patience is a number of seconds, not {patience!r}")
+    view = _view(told, WRITTEN)
+    on_invalid = told.get("onInvalid", FAIL)
+    if on_invalid != FAIL and view == LOG:
+        raise Invalid("onInvalid is for writes through a view: every row is a record of a log")
+    if on_invalid == topic:
+        raise Invalid(f"onInvalid names the topic {topic!r} itself: name another one")
+    tags = tuple(part.strip() for part in told.get("tags", "").split(",") if part.strip())
+    if (view == "metrics") != bool(told.get("measurement")) or (tags and view != "metrics"):
+        raise Invalid('with view=metrics, and only then, say .option("measurement", "cpu")')
     return WriteOptions(
         store=store,
         topic=check_topic_name(topic),
         lake=told.get("lake", ""),
+        view=view,
+        on_invalid=on_invalid if on_invalid == FAIL else check_topic_name(on_invalid),
+        measurement=told.get("measurement", ""),
+        tags=tags,
         create=create == "true",
         write_id=told.get("writeId", ""),
         patience_s=float(patience),
@@ -121,7 +180,15 @@ def parse_write(given: Mapping[str, str]) -> WriteOptions:
 def parse(given: Mapping[str, str]) -> ReadOptions:
     """The options of a read, or ``Invalid`` that names the bad one."""
     told = _told(given, _NAMES)
-    store = _store(told, 'load("/folder")')
+    url = told.get("url", "")
+    store = "" if url else _store(told, 'load("/folder")')
+    if url and (told.get("store") or told.get("path") or told.get("lake")):
+        raise Invalid("url names a server: leave out store and lake")
+    if "://" in store and told.get("lake"):
+        raise Invalid(f"{_shown(store)} is the lake already: leave lake out, or name the folder")
+    view = _view(told, VIEWS)
+    if told.get("measurement") and view != "metrics":
+        raise Invalid("measurement is for view=metrics")
     topics = tuple(part.strip() for part in told.get("topic", "").split(",") if part.strip())
     if not topics:
         raise Invalid('name the topic: .option("topic", "orders"), "a,b" or "eu-*" for several')
@@ -130,12 +197,22 @@ def parse(given: Mapping[str, str]) -> ReadOptions:
     if on_loss not in ("", "fail", "report"):
         raise Invalid(f"onLoss is fail or report, not {on_loss!r}")
     wanted = [part.strip() for part in told["columns"].split(",")] if "columns" in told else None
+    if many and view != LOG:
+        raise Invalid(f"a read with view={view} is of one topic: read several one by one")
+    if view == LOG:
+        named = columns.chosen(wanted, many=many, lost=on_loss == "report")
+    else:
+        named = tuple(wanted or ())
     options = ReadOptions(
         store=store,
+        url=url,
+        token=Secret(told.get("token") or (os.environ.get(TOKEN_VARIABLE, "") if url else "")),
+        view=view,
+        measurement=told.get("measurement", ""),
         topics=topics,
         many=many,
         lake=told.get("lake", ""),
-        columns=columns.chosen(wanted, many=many, lost=on_loss == "report"),
+        columns=named,
         begin=told.get("from", ""),
         end=told.get("to", ""),
         as_of=told.get("as_of", ""),
@@ -163,9 +240,23 @@ def _store(told: Mapping[str, str], other_way: str) -> str:
     if not store:
         raise Invalid(f'name the store: .option("store", "/folder"), or {other_way}')
     store = store.removeprefix("file://")
+    if "://" in store:
+        return store.rstrip("/")
     if not os.path.isabs(store):
         raise Invalid(f"name the store by its whole path, not {store!r}: workers run elsewhere")
     return os.path.normpath(store)
+
+
+def _view(told: Mapping[str, str], known: tuple[str, ...]) -> str:
+    view = told.get("view", LOG)
+    if view not in known:
+        raise Invalid(f"view is one of {', '.join(known)}, not {view!r}")
+    return view
+
+
+def _shown(url: str) -> str:
+    """A url without what may be secret in it."""
+    return url.split("?", maxsplit=1)[0].rsplit("@", maxsplit=1)[-1]
 
 
 def _bound(text: str, operator: str) -> Condition:

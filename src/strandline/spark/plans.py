@@ -11,10 +11,12 @@ from typing import Any
 import msgspec
 
 from strandline.pipelines.conditions import Condition, of_triples
-from strandline.pipelines.cuts import file_parts, hot_parts, wanted_range
-from strandline.pipelines.parts import Part, lake_file, wanted_zones
+from strandline.pipelines.cuts import file_parts, wanted_range
+from strandline.pipelines.parts import lake_file, wanted_zones
 from strandline.pipelines.positions import Position, open_readonly, path_of, pin
 from strandline.spark.options import ReadOptions, parse
+from strandline.spark.places import Place
+from strandline.spark.tasks import AnyPart
 from strandline.store import Store
 
 
@@ -62,16 +64,18 @@ def plan(store: str | Store, topic: str, **query: Any) -> Plan:
 
 
 def batch_parts(
-    store: Store, position: Position, options: ReadOptions, conditions: Sequence[Condition]
-) -> list[Part]:
-    """All parts of a batch read."""
-    parts: list[Part] = []
+    place: Place,
+    position: Position,
+    options: ReadOptions,
+    conditions: Sequence[Condition],
+    names: Sequence[str],
+) -> list[AnyPart]:
+    """All parts of a batch read of records."""
+    parts: list[AnyPart] = []
     for snapshot in position.topics:
         wanted = wanted_range(snapshot, conditions, options.offsets())
         parts += file_parts(position, snapshot, wanted, conditions)[0]
-        parts += hot_parts(
-            position, snapshot, wanted, store=store, names=options.columns, conditions=conditions
-        )
+        parts += place.hot_parts(position, snapshot, wanted, names, conditions)
     return parts
 
 

@@ -11,33 +11,36 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from strandline.pipelines import cuts, parts
+from strandline.pipelines import cuts
 from strandline.pipelines.conditions import Condition
 from strandline.pipelines.parts import Part
-from strandline.pipelines.positions import Position, open_readonly, pin
-from strandline.spark import plans
+from strandline.pipelines.positions import Position
+from strandline.spark import plans, reading, views
 from strandline.spark.failures import told_briefly
 from strandline.spark.filters import of_filter
-from strandline.spark.options import ReadOptions
-
-
-class Task(InputPartition):
-    """Parts that one task reads."""
-
-    def __init__(self, parts: Sequence[Part]) -> None:
-        super().__init__(None)
-        self.parts = parts
+from strandline.spark.options import LOG, ReadOptions
+from strandline.spark.places import open_place
+from strandline.spark.tasks import Task, in_tasks
 
 
 class BatchReader(DataSourceReader):
     """One batch read. Owned by the driver, copied to executors."""
 
-    def __init__(self, options: ReadOptions, pinned: Position | None = None) -> None:
+    def __init__(
+        self,
+        options: ReadOptions,
+        pinned: Position | None = None,
+        schema: pa.Schema | None = None,
+    ) -> None:
+        """``schema`` is that of a view."""
         self.options = options
         self.conditions: tuple[Condition, ...] = options.conditions()
         self._pinned = pinned
+        self._schema = schema
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        if self.options.view != LOG:
+            return filters
         rest = []
         for each in filters:
             condition = of_filter(each)
@@ -50,18 +53,29 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         with told_briefly():
             options = self.options
+            if self._schema is not None:
+                return in_tasks(*views.batch_parts(options, self._schema)) or [Task([])]
             if self._pinned is not None:
                 found: list[Part] = []
                 for snapshot in self._pinned.topics:
                     wanted = cuts.wanted_range(snapshot, self.conditions)
                     found += cuts.hot_parts(self._pinned, snapshot, wanted)
-            else:
-                with open_readonly(options.store, options.lake) as store:
-                    position = pin(store, options.topics, options.lake)
-                    found = plans.batch_parts(store, position, options, self.conditions)
-            return [Task(group) for group in cuts.in_tasks(found)] or [Task([])]
+                return in_tasks(found) or [Task([])]
+            with open_place(options) as place:
+                position = place.pin(options.topics)
+                parts = plans.batch_parts(
+                    place, position, options, self.conditions, options.columns
+                )
+            return in_tasks(parts) or [Task([])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)
+        schema = self._schema
+        names = self.options.columns if schema is None else schema.names
         with told_briefly():
-            yield from parts.read(partition.parts, self.options.columns, self.conditions)
+            yield from reading.rows(partition, schema, names, self._kept())
+
+    def _kept(self) -> tuple[Condition, ...]:
+        """What is checked of each record; states are told as of a position by themselves."""
+        whole = self._schema is not None and self.options.view not in views.LOGGED
+        return () if whole else self.conditions

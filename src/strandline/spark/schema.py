@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import (
     BinaryType,
     DataType,
@@ -37,3 +39,13 @@ _SPARK: dict[str, DataType] = {
 
 def spark_schema(names: Iterable[str]) -> StructType:
     return StructType([StructField(name, _SPARK[name]) for name in names])
+
+
+def of_arrow(schema: pa.Schema) -> StructType:
+    """The columns of a view as Spark knows them."""
+    return from_arrow_schema(schema)
+
+
+def to_arrow(schema: StructType) -> pa.Schema:
+    """The same again."""
+    return to_arrow_schema(schema, timezone="UTC")

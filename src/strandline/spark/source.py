@@ -9,6 +9,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 
 import msgspec
+import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -20,10 +21,11 @@ from pyspark.sql.types import StructType
 
 from strandline.errors import Invalid
 from strandline.pipelines.positions import Position
+from strandline.spark import views
 from strandline.spark.failures import told_briefly
-from strandline.spark.options import ReadOptions, WriteOptions, parse, parse_write
+from strandline.spark.options import LOG, ReadOptions, WriteOptions, parse, parse_write
 from strandline.spark.readers import BatchReader
-from strandline.spark.schema import spark_schema
+from strandline.spark.schema import of_arrow, spark_schema, to_arrow
 from strandline.spark.streams import StreamReader
 from strandline.spark.writers import BatchWriter, StreamWriter, check_columns, check_topic
 
@@ -37,20 +39,23 @@ class StrandlineSource(DataSource):
 
     def schema(self) -> StructType:
         with told_briefly():
-            return spark_schema(self._read_options().columns)
+            options = self._read_options()
+            if options.view == LOG:
+                return spark_schema(options.columns)
+            return of_arrow(views.schema_of(options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        del schema
         with told_briefly():
             options = self._read_options()
             if options.on_loss or options.records_max:
                 raise Invalid("onLoss and maxRecordsPerTrigger are for readStream")
-            return BatchReader(options, pinned_of(options.pinned) if options.pinned else None)
+            pinned = pinned_of(options.pinned) if options.pinned else None
+            return BatchReader(options, pinned, _viewed(options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
-        del schema
         with told_briefly():
-            return StreamReader(self._read_options())
+            options = self._read_options()
+            return StreamReader(options, _viewed(options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
         with told_briefly():
@@ -80,6 +85,11 @@ class StrandlineSource(DataSource):
 
     def _read_options(self) -> ReadOptions:
         return parse(dict(self.options))
+
+
+def _viewed(options: ReadOptions, schema: StructType) -> pa.Schema | None:
+    """The columns of a view, as Spark was told them; None for records."""
+    return None if options.view == LOG else to_arrow(schema)
 
 
 def pinned_text(position: Position) -> str:

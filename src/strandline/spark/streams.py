@@ -32,14 +32,16 @@ from pyspark.sql.streaming.datasource import (
 
 from strandline.errors import Corrupt, Invalid, RecordsLost, Unavailable
 from strandline.pipelines import columns, cuts
-from strandline.pipelines import parts as reading
 from strandline.pipelines.conditions import time_of
-from strandline.pipelines.parts import Part
-from strandline.pipelines.positions import Offset, Offsets, Position, open_readonly, pin
+from strandline.pipelines.parts import carried
+from strandline.pipelines.positions import Offset, Offsets, Position
+from strandline.spark import reading, views
 from strandline.spark.failures import told_briefly
+from strandline.spark.kinds.shape import selected
 from strandline.spark.options import ReadOptions
-from strandline.spark.readers import Task
-from strandline.store import Store
+from strandline.spark.places import Place, open_place
+from strandline.spark.tasks import AnyPart, Task, in_tasks
+from strandline.spark.typed import TypedStream
 from strandline.topic.snapshot import Snapshot
 
 
@@ -55,21 +57,25 @@ class Loss(msgspec.Struct, frozen=True):
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One stream. On the driver it keeps the store open; executors have a copy that does not."""
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, schema: pa.Schema | None = None) -> None:
+        """``schema`` is that of a view."""
         if options.end or options.as_of:
             raise Invalid("to and as_of are for batch reads: a stream has no end")
         self.options = options
-        self._store: Store | None = None
+        self._schema = schema
+        self._typed = None if schema is None else TypedStream(options, schema)
+        self._topics = options.topics if schema is None else (views.log_of(options),)
+        self._place: Place | None = None
         self._position: Position | None = None
         self._target: Position | None = None
         self._begun = False
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         with told_briefly():
-            store, position = self._look(fresh=True, strict=True)
+            place, position = self._look(fresh=True, strict=self.options.view != "dead")
             self._begun = True
             offsets = {
-                each.name: Offset(each.epoch, self._begin(store, each)) for each in position.topics
+                each.name: Offset(each.epoch, self._begin(place, each)) for each in position.topics
             }
             return _told(Offsets(position.store_id, offsets))
 
@@ -99,14 +105,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             except (Corrupt, Unavailable):
                 # The store was opened a while ago, and its writer has let go of some files.
                 parts = self._all_parts(Offsets.of(start), Offsets.of(end), fresh=True)
-            return [Task(group) for group in cuts.in_tasks(parts)]
+            return parts
 
-    def _all_parts(self, begun: Offsets, ended: Offsets, *, fresh: bool) -> list[Part]:
-        store, position = self._look(fresh=fresh)
+    def _all_parts(self, begun: Offsets, ended: Offsets, *, fresh: bool) -> list[Task]:
+        place, position = self._look(fresh=fresh)
         begun.check_store(position.store_id)
         if any(not _has_come(position, name, each) for name, each in ended.topics.items()):
-            store, position = self._look(fresh=True)
-        parts: list[Part] = []
+            place, position = self._look(fresh=True)
+        parts: list[AnyPart] = []
+        shape = None
         losses: list[Loss] = []
         there = {snapshot.name: snapshot for snapshot in position.topics}
         for name in sorted({*begun.topics, *ended.topics}):
@@ -116,32 +123,33 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             wanted, lost = stretch(there[name], begun, ended.topics[name])
             losses += lost
-            parts += self._parts(store, position, there[name], wanted)
-        self._tell(losses, parts)
-        return parts
+            parts += self._parts(place, position, there[name], wanted)
+            if self._typed is not None and wanted.first_seq <= wanted.last_seq:
+                shape = self._typed.shape(place, position, there[name], wanted)
+        return in_tasks(parts, shape) + in_tasks(self._told(losses))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)
+        names = self.options.columns if self._schema is None else self._schema.names
         with told_briefly():
-            yield from reading.read(partition.parts, self.options.columns, ())
+            yield from reading.rows(partition, self._schema, names, ())
 
     def stop(self) -> None:
-        if self._store is not None:
-            self._store.close()
-            self._store = None
+        if self._place is not None:
+            self._place.close()
+            self._place = None
 
-    def _look(self, *, fresh: bool, strict: bool = False) -> tuple[Store, Position]:
-        """The store and its position, as it was seen last or as it is now."""
-        options = self.options
-        if self._store is None:
-            self._store = open_readonly(options.store, options.lake)
+    def _look(self, *, fresh: bool, strict: bool = False) -> tuple[Place, Position]:
+        """The place and its position, as it was seen last or as it is now."""
+        if self._place is None:
+            self._place = open_place(self.options)
         elif fresh:
-            self._store.refresh()
+            self._place.refresh()
         if self._position is None or fresh:
-            self._position = pin(self._store, options.topics, options.lake, strict=strict)
-        return self._store, self._position
+            self._position = self._place.pin(self._topics, strict=strict)
+        return self._place, self._position
 
-    def _begin(self, store: Store, snapshot: Snapshot) -> int:
+    def _begin(self, place: Place, snapshot: Snapshot) -> int:
         """The cursor at which a new stream begins: what lies before it is not its concern."""
         begin = self.options.begin
         if begin == "latest":
@@ -151,24 +159,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return oldest
         if begin.isdecimal():
             return max(oldest, min(int(begin) - 1, snapshot.head_seq))
-        return max(oldest, store.existing_topic(snapshot.name).cursor_at(time_of(begin)))
+        return max(oldest, place.cursor_at(snapshot, time_of(begin)))
 
     def _parts(
-        self, store: Store, position: Position, snapshot: Snapshot, wanted: cuts.Range
-    ) -> list[Part]:
+        self, place: Place, position: Position, snapshot: Snapshot, wanted: cuts.Range
+    ) -> list[AnyPart]:
         if wanted.first_seq > wanted.last_seq:
             return []
-        files: list[Part] = [*cuts.file_parts(position, snapshot, wanted, ())[0]]
-        return files + cuts.hot_parts(
-            position, snapshot, wanted, store=store, names=self.options.columns
-        )
+        names = self.options.columns if self._schema is None else columns.RECORD
+        files: list[AnyPart] = [*cuts.file_parts(position, snapshot, wanted, ())[0]]
+        return files + place.hot_parts(position, snapshot, wanted, names)
 
-    def _tell(self, losses: Sequence[Loss], parts: list[Part]) -> None:
+    def _told(self, losses: Sequence[Loss]) -> list[AnyPart]:
+        """Losses as rows, if that is what was asked for."""
         if not losses:
-            return
+            return []
         if self.options.on_loss != "report":
             raise _lost(losses[0])
-        parts.append(reading.carried(loss_rows(losses, self.options.columns)))
+        if self._schema is None:
+            return [carried(loss_rows(losses, self.options.columns))]
+        rows = loss_rows(losses, ["seq", columns.LOST])
+        return [carried(pa.Table.from_batches([selected(rows, self._schema)]))]
 
 
 def advanced(

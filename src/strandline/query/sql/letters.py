@@ -57,16 +57,17 @@ class LetterRows:
         for table in scan(self._topic, self._snapshot, where):
             own = table if self._node is None else table.filter(pc.equal(table["node"], self._node))
             for batch in own.combine_chunks().to_batches():
-                yield _letters(batch).select(columns)
+                yield letters_of(batch).select(columns)
 
 
-def _letters(batch: pa.RecordBatch) -> pa.RecordBatch:
+def letters_of(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Records of dead letters as rows."""
     told = [
         letter.decode(Record(seq=0, ts=0, data=b"", meta=meta))
         for meta in batch["meta"].to_pylist()
     ]
     columns = {
-        "seq": batch["seq"],
+        "seq": batch["seq"].cast(pa.uint64()),
         "ts": batch["ts"],
         "job_seq": pa.array([each.job_seq or None for each in told], pa.uint64()),
         "put": pa.array([each.put_ts or None for each in told], TIME),

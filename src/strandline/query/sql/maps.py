@@ -73,13 +73,13 @@ class MapRows:
 
     def __init__(self, host: Host[KvFold], head: int, moment_us: int | None) -> None:
         self._host = host
-        self._head = head
-        self._moment_us = moment_us
+        self.head_seq = head
+        self.moment_us = moment_us
 
     def batches(self, columns: Sequence[str], where: Where | None) -> Iterator[pa.RecordBatch]:
         with_values = "value" in columns or "text" in columns
         first, next = _range(where)
-        deleted = _Deleted(self._head)
+        deleted = _Deleted(self.head_seq)
         while True:
             with self._host.reading() as fold:
                 self._check_reach(fold)
@@ -95,11 +95,11 @@ class MapRows:
             first = end
 
     def _check_reach(self, fold: KvFold) -> None:
-        if fold.forgotten > self._head:
+        if fold.forgotten > self.head_seq:
             raise NotFound(
-                f"map {self._host.name!r} no longer knows which keys it had at seq {self._head}: "
-                f"keys that were deleted up to seq {fold.forgotten} are forgotten; ask for a later "
-                "position, or give the map a longer grace_ms"
+                f"map {self._host.name!r} no longer knows which keys it had at seq "
+                f"{self.head_seq}: keys that were deleted up to seq {fold.forgotten} are "
+                "forgotten; ask for a later position, or give the map a longer grace_ms"
             )
 
     def _as_of(
@@ -108,14 +108,14 @@ class MapRows:
         entries: list[_Entry] = []
         older: dict[int, bytes] = {}
         for key, slot in page:
-            if slot.version > self._head:
+            if slot.version > self.head_seq:
                 version = self._version(fold, key, slot)
                 if version:
                     older[version] = key
             elif not slot.deleted:
                 entries.append(_Entry(key, slot.version, slot.ts, slot.expires_us, slot.value))
         entries += self._from_log(older)
-        moment = self._moment_us
+        moment = self.moment_us
         if moment is not None:
             entries = [each for each in entries if not 0 < each.expires_us <= moment]
         return self._with_values(entries) if with_values else entries
@@ -123,13 +123,13 @@ class MapRows:
     def _version(self, fold: KvFold, key: bytes, slot: Slot) -> int:
         """The newest version of a key up to the position, 0 when it had none."""
         seqs = fold.older_seqs(slot)
-        before = bisect_left(seqs, self._head + 1)
+        before = bisect_left(seqs, self.head_seq + 1)
         if before:
             return seqs[before - 1]
         if len(seqs) + 1 >= fold.config.history:
             raise NotFound(
                 f"the history of key {key!r} in map {self._host.name!r} begins behind seq "
-                f"{self._head}: what it was then is not kept; ask for a later position, or give "
+                f"{self.head_seq}: what it was then is not kept; ask for a later position, or give "
                 "the map a longer history"
             )
         return 0

@@ -40,7 +40,7 @@ _ROWS = 65_536
 _TAGS = pa.map_(pa.string(), pa.string())
 _ARROW = {Kind.INT: pa.int64(), Kind.FLOAT: pa.float64(), Kind.BOOL: pa.bool_()}
 _TIMES = [pa.field("time", TIME, nullable=False), pa.field("ns", pa.int64(), nullable=False)]
-_LONG = pa.schema(
+LONG = pa.schema(
     [
         pa.field("measurement", pa.string(), nullable=False),
         pa.field("tags", _TAGS, nullable=False),
@@ -119,7 +119,7 @@ class MetricsRows:
 class LongShape:
     """Every point a row. Owned by one question."""
 
-    schema = _LONG
+    schema = LONG
 
     def batches(
         self, fold: MetricsFold, columns: Sequence[str], where: Where | None
@@ -249,7 +249,7 @@ def _points(
 def _long(
     measurement: Measurement, field: Field, points: Points, tags: _Tags, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    shape = pa.schema([_LONG.field(name) for name in columns])
+    shape = pa.schema([LONG.field(name) for name in columns])
     for begin in range(0, len(points.at), _ROWS):
         part = points.chosen(slice(begin, begin + _ROWS))
         arrays = [_long_array(name, measurement, field, part, tags) for name in columns]

@@ -68,7 +68,7 @@ class SeriesRows:
 
     def __init__(self, host: Host[SeriesFold], head: int) -> None:
         self._host = host
-        self._head = head
+        self.head_seq = head
 
     def batches(self, columns: Sequence[str], where: Where | None) -> Iterator[pa.RecordBatch]:
         payloads = "payload" in columns or "text" in columns
@@ -103,16 +103,16 @@ class SeriesRows:
                 left = Bounds(found.ats[-1], found.seqs[-1] + 1, span.last_at)
 
     def _check_floor(self, fold: SeriesFold) -> None:
-        if fold.floor_seq > self._head:
+        if fold.floor_seq > self.head_seq:
             raise NotFound(
-                f"series {self._host.name!r} has forgotten points since seq {self._head}: "
+                f"series {self._host.name!r} has forgotten points since seq {self.head_seq}: "
                 f"retention raised the floor to {fold.floor} with seq {fold.floor_seq}; ask for a "
                 "position from there on"
             )
 
     def _seen(self, name: bytes, found: Points, *, payloads: bool) -> Points:
         """Those up to the position, with payloads from wherever they are."""
-        keep = [seq <= self._head for seq in found.seqs]
+        keep = [seq <= self.head_seq for seq in found.seqs]
         if not all(keep):
             found = Points(
                 list(compress(found.ats, keep)),
@@ -160,7 +160,7 @@ def _batch(parts: list[Part], columns: Sequence[str], unit: str) -> pa.RecordBat
     if "tick" in columns or "time" in columns:
         ats = np.array(all_of(0), dtype=np.int64)
         made["tick"] = pa.array(ats)
-        made["time"] = _times(ats, unit)
+        made["time"] = times_of(ats, unit)
     if "seq" in columns:
         made["seq"] = pa.array(all_of(1), pa.uint64())
     if "version" in columns:
@@ -171,7 +171,8 @@ def _batch(parts: list[Part], columns: Sequence[str], unit: str) -> pa.RecordBat
     return pa.RecordBatch.from_arrays([made[name] for name in columns], names=list(columns))
 
 
-def _times(ats: np.ndarray[Any, Any], unit: str) -> pa.Array:
+def times_of(ats: np.ndarray[Any, Any], unit: str) -> pa.Array:
+    """Ats as moments, null where there is none."""
     scale = _PER_SECOND.get(unit)
     if scale is None:
         return pa.nulls(len(ats), TIME)

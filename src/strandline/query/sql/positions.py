@@ -49,7 +49,7 @@ def pin(store: Store, sources: Sequence[Source], as_of: object) -> list[Relation
     """All sources at one position."""
     topics = {topic.name: topic for source in sources for topic in source.topics}
     hosts = {(host.kind, host.name): host for source in sources for host in source.held}
-    past = None if as_of is None else _past(store, as_of, topics)
+    past = None if as_of is None else past_of(store, as_of, topics)
     if past is not None:
         _check_pasts(sources)
     with contextlib.ExitStack() as held:
@@ -83,7 +83,7 @@ def _is_at(host: Host[Any], heads: Mapping[str, int]) -> bool:
     return host.applied == [heads[topic.name] for topic in host.topics]
 
 
-def _past(store: Store, as_of: object, topics: Mapping[str, Topic]) -> Position:
+def past_of(store: Store, as_of: object, topics: Mapping[str, Topic]) -> Position:
     """The position that somebody asks for."""
     if hasattr(as_of, "encode") and not isinstance(as_of, str):
         as_of = as_of.encode()  # offsets of pipelines

@@ -61,30 +61,32 @@ class VersionRows:
     def batches(self, columns: Sequence[str], where: Where | None) -> Iterator[pa.RecordBatch]:
         for table in scan(self._topic, self._snapshot, where, seq="version"):
             for batch in table.combine_chunks().to_batches():
-                yield self._versions(batch).select(columns)
+                yield versions_of(batch, self._others).select(columns)
 
-    def _versions(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        keys, given = batch["key"].to_pylist(), batch["meta"].to_pylist()
-        mine = [
-            bool(key) and not (meta is not None and meta.startswith(self._others))
-            for key, meta in zip(keys, given, strict=True)
-        ]
-        batch = batch.filter(pa.array(mine, pa.bool_()))
-        said = [None if meta is None else metas.decode(meta) for meta in batch["meta"].to_pylist()]
-        deleted = pa.array([type(each) is metas.Deleted for each in said], pa.bool_())
-        ends = [each.expires_us if type(each) is metas.Until else None for each in said]
-        values = _unless(deleted, batch["data"])
-        arrays = [
-            texts(batch["key"]),
-            batch["key"],
-            values,
-            texts(values),
-            batch["seq"],
-            batch["ts"],
-            pa.array(ends, TIME),
-            deleted,
-        ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+def versions_of(batch: pa.RecordBatch, others: tuple[bytes, ...]) -> pa.RecordBatch:
+    """Records as versions of their keys; those that another view has marked are none."""
+    keys, given = batch["key"].to_pylist(), batch["meta"].to_pylist()
+    mine = [
+        bool(key) and not (meta is not None and meta.startswith(others))
+        for key, meta in zip(keys, given, strict=True)
+    ]
+    batch = batch.filter(pa.array(mine, pa.bool_()))
+    said = [None if meta is None else metas.decode(meta) for meta in batch["meta"].to_pylist()]
+    deleted = pa.array([type(each) is metas.Deleted for each in said], pa.bool_())
+    ends = [each.expires_us if type(each) is metas.Until else None for each in said]
+    values = _unless(deleted, batch["data"])
+    arrays = [
+        texts(batch["key"]),
+        batch["key"],
+        values,
+        texts(values),
+        batch["seq"].cast(pa.uint64()),
+        batch["ts"],
+        pa.array(ends, TIME),
+        deleted,
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=VersionRows.schema)
 
 
 def _unless(null: pa.Array, values: pa.Array) -> pa.Array:

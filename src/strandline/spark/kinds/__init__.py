@@ -1,0 +1,1 @@
+"""Records as the rows of a view: one file for each kind. No pyspark here."""

@@ -1,0 +1,126 @@
+"""A lake by itself: topics as their newest manifests have them, without the store's folder.
+
+Nothing but the object store is asked. Records that have not moved to the lake yet are not there;
+a stream gets them when they have. What the manifest says is below the floor is gone, and nobody
+here knows whether somebody asked for that: a stream that had not read it is told of a loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from pyroaring import BitMap64
+
+from strandline.env.object_store import open_objects
+from strandline.errors import Corrupt, UnknownTopic
+from strandline.lake.cold import Cold
+from strandline.lake.columns import TABLE_ID_FIRST
+from strandline.lake.manifest import Manifest
+from strandline.pipelines import cuts
+from strandline.pipelines.conditions import Condition
+from strandline.pipelines.lakes import OpenLake
+from strandline.pipelines.parts import lake_file
+from strandline.pipelines.positions import Position
+from strandline.spark.tasks import AnyPart
+from strandline.topic.snapshot import Snapshot
+from strandline.view_config import ViewConfigs
+
+_FLOOR = "floor"
+
+
+class LakePlace:
+    """A lake in an object store. Owned by one thread."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        self.lake = OpenLake(open_objects(self.url), ours=True)
+
+    def __enter__(self) -> LakePlace:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.lake.close()
+
+    def refresh(self) -> None:
+        """Manifests are read whenever a position is pinned."""
+
+    def pin(self, topics: Sequence[str], *, strict: bool = True) -> Position:
+        found: dict[str, Manifest] = {}
+        for topic in topics:
+            try:
+                chosen = self.lake.manifests([topic])
+            except UnknownTopic:
+                if strict:
+                    raise
+                continue
+            for name, reason in chosen.damaged.values():
+                raise Corrupt(f"topic {name!r} cannot be read ({reason})", path=self.url)
+            for manifest in chosen.manifests:
+                if manifest.topic_id < TABLE_ID_FIRST:
+                    found[manifest.name] = manifest  # of several lives the last
+        return Position(
+            store="",
+            store_id=self.lake.store_id.hex(),
+            lake=self.url,
+            topics=tuple(snapshot_of(found[name]) for name in sorted(found)),
+        )
+
+    def hot_parts(
+        self,
+        position: Position,
+        snapshot: Snapshot,
+        wanted: cuts.Range,
+        names: Sequence[str],
+        conditions: Sequence[Condition] = (),
+    ) -> list[AnyPart]:
+        return []
+
+    def cursor_at(self, snapshot: Snapshot, ts: int) -> int:
+        cold = snapshot.cold_files()
+        if cold is None:
+            return snapshot.head_seq
+        place = cold.reaching(ts, snapshot.floor)
+        if place == len(cold):
+            return snapshot.head_seq
+        wanted = cuts.Range(cold.firsts[place], cold.lasts[place])
+        parts, _ = cuts.file_parts(self._position(snapshot), snapshot, wanted, ())
+        file = lake_file(msgspec.structs.replace(parts[0], deleted=b""))
+        for number, zone in enumerate(file.zones):
+            if zone.rows and zone.ts_max >= ts:
+                rows = file.rows(number, ["seq", "ts"])
+                stamps = rows["ts"].cast("int64").to_numpy()
+                at = int(np.searchsorted(stamps, ts))
+                return max(snapshot.floor, int(rows["seq"][at].as_py())) - 1
+        return cold.lasts[place]
+
+    def views(self, topic: str) -> ViewConfigs | None:
+        return None
+
+    def _position(self, snapshot: Snapshot) -> Position:
+        return Position(
+            store="", store_id=self.lake.store_id.hex(), lake=self.url, topics=(snapshot,)
+        )
+
+
+def snapshot_of(manifest: Manifest) -> Snapshot:
+    """What a manifest says there is of a topic."""
+    hidden = manifest.deleted or BitMap64()
+    files = [file for file in manifest.files if file.last_seq >= manifest.floor]
+    return Snapshot(
+        topic_id=manifest.topic_id,
+        name=manifest.name,
+        epoch=manifest.epoch,
+        created_us=manifest.epoch,
+        head_seq=manifest.last_seq,
+        floor=manifest.floor,
+        evict_floor=manifest.floor,
+        evict_reason=_FLOOR,
+        last_ts=files[-1].ts_max if files else 0,
+        deleted=hidden.serialize() if hidden else b"",
+        cold=Cold.of_files(manifest.number, files, {}, released=0).encode(),
+    )

@@ -1,0 +1,185 @@
+"""What a view has at a position, for a batch read: keys of a map, points of a series, jobs, points.
+
+The driver opens the store read-only and folds the view up to the position. What it has travels with
+the tasks, if it is not large. Beyond that executors read a map or a series themselves, each a range
+of keys or some sources, as of the same position. Jobs and points of metrics know only the present,
+so they travel in any case, and there is a limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from strandline.errors import TooLarge
+from strandline.pipelines.parts import carried
+from strandline.pipelines.positions import open_readonly
+from strandline.query.sql import positions
+from strandline.query.sql.filters import Comparison, Where
+from strandline.query.sql.maps import MapRows, MapSource
+from strandline.query.sql.measurements import MetricsSource
+from strandline.query.sql.points import SeriesRows, SeriesSource
+from strandline.query.sql.queues import QueueSource
+from strandline.query.sql.relation import Relation, Source
+from strandline.spark.kinds.changes import VERSIONS
+from strandline.spark.kinds.points import AT, POINTS, TICK
+from strandline.spark.kinds.shape import selected
+from strandline.spark.tasks import AnyPart, StatePart
+from strandline.store import Store
+from strandline.views.host import Host
+from strandline.views.series.meta import AT_MAX, AT_MIN
+
+CARRIED_BYTES_MAX = 32 * 1024 * 1024
+"""Larger maps and series are read by executors."""
+COPIED_BYTES_MAX = 512 * 1024 * 1024
+"""Larger queues and metrics are refused."""
+_PART_BYTES = 4 * 1024 * 1024
+_SLICE_ROWS = 200_000
+_SLICE_SOURCES = 64
+
+
+def host_of(store: Store, view: str, topic: str) -> Host[Any]:
+    """A view of an opened store."""
+    store.views.open(view, topic, {})
+    return store.views.shelf.host(view, store.existing_topic(topic))
+
+
+def source_of(store: Store, view: str, topic: str, measurement: str) -> Source:
+    """What SQL would ask."""
+    host = host_of(store, view, topic)
+    if view == "kv":
+        return MapSource(host)
+    if view == "series":
+        return SeriesSource(host)
+    if view == "queue":
+        return QueueSource(host)
+    return MetricsSource(host, measurement or None, copied=True)
+
+
+def parts_of(
+    store: Store, lake: str, view: str, topic: str, measurement: str, as_of: str, schema: pa.Schema
+) -> list[AnyPart]:
+    """A view at a position, as parts whose rows have these columns."""
+    source = source_of(store, view, topic, measurement)
+    (relation,) = pinned(store, source, as_of)
+    found: list[pa.RecordBatch] = []
+    size = 0
+    for batch in relation.batches(*_asked(relation, schema), None):
+        found.append(shaped(batch, schema))
+        size += found[-1].nbytes
+        if size > CARRIED_BYTES_MAX and isinstance(relation, MapRows | SeriesRows):
+            return _slices(store, lake, view, topic, relation)
+        if size > COPIED_BYTES_MAX:
+            raise TooLarge(
+                f"{view} {topic!r} has more than {COPIED_BYTES_MAX >> 20} MiB, and can only be "
+                "read as a whole: name fewer columns, or read its records with view=log"
+            )
+    return carried_parts(found, schema)
+
+
+def pinned(store: Store, source: Source, as_of: str) -> list[Relation]:
+    """A relation at a position, or now."""
+    return positions.pin(store, [source], as_of or None)
+
+
+def carried_parts(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> list[AnyPart]:
+    """Rows that go with their tasks."""
+    parts: list[AnyPart] = []
+    some: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        some.append(batch)
+        size += batch.nbytes
+        if size > _PART_BYTES:
+            parts.append(carried(pa.Table.from_batches(some, schema)))
+            some, size = [], 0
+    if some:
+        parts.append(carried(pa.Table.from_batches(some, schema)))
+    return parts
+
+
+def shaped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows as SQL has them, with the columns of the read."""
+    names = [AT if name == TICK else name for name in batch.schema.names]
+    batch = batch.rename_columns(names)
+    if "deleted" in schema.names and "deleted" not in names:
+        batch = batch.append_column("deleted", pa.repeat(pa.scalar(value=False), len(batch)))
+    return selected(batch, schema)
+
+
+def read(part: StatePart, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of a part, on an executor, with these columns."""
+    whole = VERSIONS if part.view == "kv" else POINTS
+    schema = pa.schema([whole.field(name) for name in names])
+    with open_readonly(part.store, part.lake) as store:
+        host = host_of(store, part.view, part.topic)
+        relation: MapRows | SeriesRows
+        if part.view == "kv":
+            relation = MapRows(host, part.head_seq, part.moment_us)
+        else:
+            relation = SeriesRows(host, part.head_seq)
+        for batch in relation.batches(relation.schema.names, _where(part)):
+            kept = _within(batch, part)
+            if len(kept):
+                yield shaped(kept, schema)
+
+
+def _asked(relation: Relation, schema: pa.Schema) -> tuple[list[str]]:
+    there = relation.schema.names
+    named = [TICK if name == AT and TICK in there else name for name in schema.names]
+    return ([name for name in named if name in there] or there[:1],)
+
+
+def _slices(
+    store: Store, lake: str, view: str, topic: str, relation: MapRows | SeriesRows
+) -> list[AnyPart]:
+    if isinstance(relation, MapRows):
+        edges = list(_edges(relation))
+        ranges = list(zip([None, *edges], [*edges, None], strict=True))
+        names: list[tuple[bytes, ...]] = [()] * len(ranges)
+    else:
+        with host_of(store, view, topic).reading() as fold:
+            sources = fold.names(AT_MIN, AT_MAX)
+        step = max(1, -(-len(sources) // _SLICE_SOURCES))
+        names = [tuple(sources[at : at + step]) for at in range(0, len(sources), step)]
+        ranges = [(None, None)] * len(names)
+    moment_us = relation.moment_us if isinstance(relation, MapRows) else None
+    return [
+        StatePart(
+            store=store.path,
+            lake=lake,
+            view=view,
+            topic=topic,
+            head_seq=relation.head_seq,
+            moment_us=moment_us,
+            first_key=first,
+            next_key=following,
+            sources=some,
+        )
+        for (first, following), some in zip(ranges, names, strict=True)
+    ]
+
+
+def _edges(relation: MapRows) -> Iterator[bytes]:
+    """Keys that begin a slice, but for the first."""
+    rows = 0
+    for batch in relation.batches(["key_bytes"], None):
+        rows += len(batch)
+        if rows > _SLICE_ROWS:
+            rows = 0
+            yield batch["key_bytes"][0].as_py()
+
+
+def _where(part: StatePart) -> Where | None:
+    if part.view != "kv":
+        return Comparison("source_bytes", "in", part.sources)
+    return None if part.first_key is None else Comparison("key_bytes", ">=", part.first_key)
+
+
+def _within(batch: pa.RecordBatch, part: StatePart) -> pa.RecordBatch:
+    if part.view != "kv" or part.next_key is None:
+        return batch
+    return batch.filter(pc.less(batch["key_bytes"], pa.scalar(part.next_key, pa.binary())))

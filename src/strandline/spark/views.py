@@ -1,0 +1,230 @@
+"""A topic read as one of its views: its columns, its parts, and the shape of a stream.
+
+    view          batch                                    stream
+    table         files of the table, rows in no file      events as they come, typed
+    kv            keys that have a value                   changes: puts and deletes
+    kv_history    every version that the log has           the same
+    queue         jobs, and where each is                  none: states change, rows do not
+    dead          dead letters                             dead letters as they come
+    series        points, by source                        points as they come
+    metrics       points that count                        points as they are written
+
+A lake by itself has files of tables and records; for maps, series, queues and metrics in batch the
+state is needed, which is the store's. A server is asked for it with SQL, at one moment.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from strandline.errors import Invalid, NotFound
+from strandline.pipelines import cuts
+from strandline.pipelines.columns import RECORD
+from strandline.pipelines.positions import Position
+from strandline.query.sql.names import VIEW_OF
+from strandline.query.sql.queues import QueueRows
+from strandline.schema import Schema
+from strandline.spark import events, plans, states
+from strandline.spark.kinds.changes import VERSIONS, ChangeShape
+from strandline.spark.kinds.events import Change, EventShape
+from strandline.spark.kinds.letters import LETTERS, LetterShape
+from strandline.spark.kinds.measured import MEASURED, MeasuredShape
+from strandline.spark.kinds.points import POINTS, PointShape
+from strandline.spark.kinds.shape import Shape, chosen, spark_form
+from strandline.spark.options import ReadOptions
+from strandline.spark.outside import LakePlace
+from strandline.spark.places import Place, StorePlace, open_place
+from strandline.spark.tasks import AnyPart
+from strandline.topic.snapshot import Snapshot
+from strandline.view_config import KINDS, ViewConfigs
+
+LOGGED = ("kv_history", "dead")
+"""Views whose batch is the log, too."""
+_DEAD = ":dead"
+
+
+def kind_of(view: str) -> str:
+    """The kind of view that a topic must have."""
+    return "table" if view == "table" else VIEW_OF[view]
+
+
+def log_of(options: ReadOptions) -> str:
+    """The topic whose records are read."""
+    (topic,) = options.topics
+    return topic + _DEAD if options.view == "dead" else topic
+
+
+def schema_of(options: ReadOptions) -> pa.Schema:
+    """The columns of a read of a view."""
+    with open_place(options) as place:
+        check(place, options)
+        lost = options.on_loss == "report"
+        return chosen(_whole(place, options), options.columns or None, lost=lost)
+
+
+def check(place: Place, options: ReadOptions) -> ViewConfigs | None:
+    """Raise unless the topic has the view, and the place knows enough of it."""
+    (topic,) = options.topics
+    configs = place.views(topic)
+    kind = kind_of(options.view)
+    if configs is not None and getattr(configs, kind) is None:
+        has = [each for each in KINDS if getattr(configs, each) is not None]
+        there = f"it has {', '.join(has)}" if has else "it has no view"
+        raise NotFound(
+            f"topic {topic!r} has no {kind} view: {there}; read its records with view=log, or make "
+            f"the view with store.{kind}({topic!r})"
+        )
+    if options.begin and options.view not in LOGGED and options.begin not in ("earliest", "latest"):
+        _refuse_bounds(options)
+    return configs
+
+
+def batch_parts(options: ReadOptions, schema: pa.Schema) -> tuple[list[AnyPart], Shape | None]:
+    """What a batch read of a view reads, and what makes rows of it."""
+    with open_place(options) as place:
+        configs = check(place, options)
+        if options.view in LOGGED:
+            return _logged(place, options), shape_of(options, configs, None, ())
+        _refuse_bounds(options)
+        if isinstance(place, LakePlace) and options.view != "table":
+            raise Invalid(
+                f"a lake by itself does not have the state of a {options.view} view: name the "
+                "folder of the store or a server (url), or read view=kv_history, or view=log"
+            )
+        if isinstance(place, StorePlace | LakePlace):
+            return _of_state(place, options, schema), None
+        return states.carried_parts(_asked(place, options, schema), schema), None
+
+
+def shape_of(
+    options: ReadOptions,
+    configs: ViewConfigs | None,
+    told: Schema | None,
+    changes: tuple[Change, ...],
+) -> Shape:
+    """What makes rows of the records of a view's topic."""
+    kinds = tuple(KINDS)
+    if configs is not None:
+        kinds = tuple(kind for kind in KINDS if getattr(configs, kind) is not None)
+    match options.view:
+        case "kv" | "kv_history":
+            return ChangeShape(kinds=kinds)
+        case "dead":
+            return LetterShape()
+        case "series":
+            series = None if configs is None else configs.series
+            return PointShape(unit="" if series is None else series.unit, kinds=kinds)
+        case "metrics":
+            return MeasuredShape(kinds=kinds)
+        case "table":
+            assert told is not None
+            return EventShape(told=told, changes=changes, kinds=kinds)
+    raise Invalid(
+        f"view={options.view} cannot be a stream: jobs change their states, and rows do not. Read "
+        "it in batch as often as you like, or stream its records with view=log and its dead "
+        "letters with view=dead"
+    )
+
+
+def table_schema(place: Place, topic: str) -> Schema:
+    """The newest version of a table's schema."""
+    if isinstance(place, StorePlace):
+        host = states.host_of(place.store, "table", topic)
+        with host.reading() as fold:
+            found: Schema = fold.schema
+    elif isinstance(place, LakePlace):
+        found = events.table_of(place, topic).schema
+    else:
+        remote: Any = place
+        found = remote.store.table(topic).schema
+    if not found.version:
+        raise Invalid(f"event {topic!r} has no fields yet: DEFINE it first")
+    return found
+
+
+def _whole(place: Place, options: ReadOptions) -> pa.Schema:
+    match options.view:
+        case "kv" | "kv_history":
+            return VERSIONS
+        case "dead":
+            return LETTERS
+        case "series":
+            return POINTS
+        case "queue":
+            return spark_form(QueueRows.schema)
+        case "table":
+            return EventShape(told=table_schema(place, options.topics[0])).schema
+    if not options.measurement:
+        return MEASURED
+    return _measurement(place, options)
+
+
+def _measurement(place: Place, options: ReadOptions) -> pa.Schema:
+    (topic,) = options.topics
+    if isinstance(place, LakePlace):
+        raise Invalid("a lake by itself does not know measurements: name the folder of the store")
+    if not isinstance(place, StorePlace):
+        remote: Any = place
+        return spark_form(remote.ask(options, limit=0).schema)
+    with states.host_of(place.store, "metrics", topic).reading() as fold:
+        known = [each.name for each in fold.catalogue.sorted() if each.fields]
+    if options.measurement not in known:
+        listed = ", ".join(known[:5]) or "none"
+        raise NotFound(
+            f"metrics {topic!r} have no measurement {options.measurement!r}: there are {listed}"
+        )
+    source = states.source_of(place.store, "metrics", topic, options.measurement)
+    (relation,) = states.pinned(place.store, source, "")
+    return spark_form(relation.schema)
+
+
+def _logged(place: Place, options: ReadOptions) -> list[AnyPart]:
+    """The records of the view's topic."""
+    name = log_of(options)
+    position = place.pin([name], strict=options.view != "dead")  # nothing ever died, perhaps
+    return plans.batch_parts(place, position, options, options.conditions(), names=RECORD)
+
+
+def _of_state(place: Place, options: ReadOptions, schema: pa.Schema) -> list[AnyPart]:
+    (topic,) = options.topics
+    if options.view == "table":
+        state = events.table_of(place, topic, options.as_of)
+        rest = [states.shaped(batch, schema) for table in state.memory for batch in _one(table)]
+        return [*events.parts_of(state), *states.carried_parts(rest, schema)]
+    assert isinstance(place, StorePlace)
+    return states.parts_of(
+        place.store,
+        options.lake,
+        options.view,
+        topic,
+        options.measurement,
+        options.as_of,
+        schema,
+    )
+
+
+def _one(table: pa.Table) -> list[pa.RecordBatch]:
+    batches: list[pa.RecordBatch] = table.combine_chunks().to_batches()
+    return batches
+
+
+def _asked(place: Any, options: ReadOptions, schema: pa.Schema) -> list[pa.RecordBatch]:
+    answer = place.ask(options)
+    return [states.shaped(batch, schema) for batch in answer.to_batches(max_chunksize=16_384)]
+
+
+def _refuse_bounds(options: ReadOptions) -> None:
+    if options.begin or options.end:
+        raise Invalid(
+            f"from and to are for records: filter the rows of view={options.view} with where"
+        )
+
+
+def changes_until(
+    place: Place, position: Position, snapshot: Snapshot, known: tuple[Change, ...], after: int
+) -> tuple[Change, ...]:
+    """Where versions of a table's schema begin, up to the head of a snapshot."""
+    wanted = cuts.Range(max(after + 1, snapshot.floor), snapshot.head_seq)
+    return (*known, *events.schema_changes(place, position, snapshot, wanted))
