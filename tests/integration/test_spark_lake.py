@@ -13,7 +13,7 @@ from strandline.errors import Invalid, NotInstalled
 from strandline.lake import outside
 from strandline.pipelines import Embedded, Engine, compact, export, import_files, scrub
 from strandline.spark.engine import SparkEngine
-from strandline.spark.tables import spark_url
+from strandline.spark.native import spark_url
 from tests.integration.conftest import Remote
 from tests.integration.spark_lake import Cloud, rows_of
 from tests.spark.stores import rows

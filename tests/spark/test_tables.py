@@ -10,7 +10,7 @@ from pyspark.sql import functions as f
 
 from strandline.errors import Invalid, NotFound, UnknownTopic
 from strandline.pipelines.columns import RECORD
-from strandline.spark import explain, position, table, tables
+from strandline.spark import explain, native, position, table, tables
 from tests.spark.stores import cold_store, fill, open_store, random_store, records
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -48,7 +48,7 @@ def test_hidden_rows_of_files_stay_hidden_by_comparison_and_by_join(
         expected = records(data_dir)
 
         by_comparison = table(spark, data_dir, "t")
-        monkeypatch.setattr(tables, "RANGES_MAX", 1)
+        monkeypatch.setattr(native, "RANGES_MAX", 1)
         monkeypatch.setattr(tables, "PATHS_MAX", 1)
         by_join = table(spark, data_dir, "t")
 

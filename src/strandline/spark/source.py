@@ -23,10 +23,12 @@ from strandline.errors import Invalid
 from strandline.pipelines.positions import Position
 from strandline.spark import views
 from strandline.spark.failures import told_briefly
+from strandline.spark.kinds.encoding import Encoder
 from strandline.spark.options import LOG, ReadOptions, WriteOptions, parse, parse_write
 from strandline.spark.readers import BatchReader
 from strandline.spark.schema import of_arrow, spark_schema, to_arrow
 from strandline.spark.streams import StreamReader
+from strandline.spark.targets import encoder_for
 from strandline.spark.writers import BatchWriter, StreamWriter, check_columns, check_topic
 
 
@@ -59,10 +61,10 @@ class StrandlineSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
         with told_briefly():
-            options = self._write_options(schema)
+            options, encoder = self._write_options(schema)
             if overwrite:
                 raise Invalid('a log is appended to, not overwritten: use .mode("append")')
-            return BatchWriter(options)
+            return BatchWriter(options, encoder)
 
     def streamWriter(  # noqa: N802 - Spark's name
         self,
@@ -70,18 +72,20 @@ class StrandlineSource(DataSource):
         overwrite: bool,  # noqa: FBT001
     ) -> DataSourceStreamWriter:
         with told_briefly():
-            options = self._write_options(schema)
+            options, encoder = self._write_options(schema)
             if options.write_id:
                 raise Invalid("writeId is for batch writes: a stream is known by its checkpoint")
             if overwrite:
                 raise Invalid('a log is appended to: use .outputMode("append")')
-            return StreamWriter(options)
+            return StreamWriter(options, encoder)
 
-    def _write_options(self, schema: StructType) -> WriteOptions:
+    def _write_options(self, schema: StructType) -> tuple[WriteOptions, Encoder | None]:
         options = parse_write(dict(self.options))
+        if options.view != LOG:
+            return options, encoder_for(options, schema)
         check_columns(schema)
         check_topic(options.store, options.lake, "" if options.create else options.topic)
-        return options
+        return options, None
 
     def _read_options(self) -> ReadOptions:
         return parse(dict(self.options))

@@ -18,7 +18,6 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -32,21 +31,16 @@ from strandline.pipelines.cuts import Range
 from strandline.pipelines.parts import FilePart, lake_file
 from strandline.pipelines.positions import Position, open_readonly, path_of, pin
 from strandline.spark import plans
+from strandline.spark.event_tables import event_table
 from strandline.spark.failures import plain_errors, remember_table
 from strandline.spark.filters import expression
-from strandline.spark.options import ReadOptions, parse
+from strandline.spark.native import PATHS_MAX, holding, spark_url, without
+from strandline.spark.options import LOG, ReadOptions, parse
 from strandline.spark.schema import spark_schema
 from strandline.spark.sessions import register
 from strandline.spark.source import pinned_text
 from strandline.store import Store
 from strandline.topic.snapshot import Snapshot
-
-PATHS_MAX = 64
-"""More files than this are named by their folder and a filter: Spark looks at every path it is
-given, one by one."""
-
-RANGES_MAX = 64
-"""More hidden ranges than this are a join."""
 
 _HOT_BYTES_MAX = 32 * 1024 * 1024
 
@@ -62,17 +56,30 @@ def table(
     to: int | str | datetime | None = None,
     as_of: str | datetime | None = None,
     lake: str = "",
+    view: str = LOG,
+    **others: str,
 ) -> DataFrame:
-    """The records of a topic as they are now; what is appended later is not in it.
+    """The records of a topic as they are now, or one of its views; what comes later is not in it.
 
     ``where`` is a list of (column, operator, value), all of which must hold: it spares files. The
-    others are as the options of ``format("strandline")``.
+    others are as the options of ``format("strandline")``, ``token`` and ``measurement`` among them.
+    ``store`` may be the url of a lake, or of a server.
     """
     conditions = of_triples(where)
     query = {"columns": columns, "from": from_, "to": to, "as_of": as_of, "lake": lake}
-    options = parse({"store": path_of(store), "topic": topic, **plans.as_options(query)})
+    given = {**_named(store), "topic": topic, "view": view, **plans.as_options(query), **others}
+    options = parse(given)
     if options.many:
         raise Invalid('a table is of one topic: use format("strandline") for several')
+    if view != LOG and conditions:
+        raise Invalid(f"where is for records: filter the frame of view={view}")
+    if view == "table" and not options.url:
+        return event_table(spark, options)
+    if view != LOG or options.url or options.is_remote:
+        register(spark)
+        with plain_errors():
+            frame = spark.read.format("strandline").options(**given).load()
+        return holding(frame, [expression(condition) for condition in conditions])
     conditions = (*options.conditions(), *conditions)
     with open_readonly(options.store, options.lake) as opened:
         position = pin(opened, options.topics, options.lake)
@@ -88,6 +95,14 @@ def table(
     frame = reduce(DataFrame.unionByName, found)
     # Each step of a frame is analysed anew by Spark: milliseconds that a small query is made of.
     return frame if options.columns == named.RECORD else frame.select(*options.columns)
+
+
+def _named(store: str | Store) -> dict[str, str]:
+    """A store, the url of its lake, or a server, as options."""
+    if not isinstance(store, str) or "://" not in store:
+        return {"store": path_of(store)}
+    scheme = store.partition("://")[0]
+    return {"url" if scheme in ("http", "https") else "store": store}
 
 
 def _native(
@@ -114,11 +129,7 @@ def _native(
     low, high = max(first.file.first_seq, snapshot.floor), min(last.file.last_seq, wanted.last_seq)
     hidden = snapshot.hidden()
     seqs = np.array(list(hidden & BitMap64(range(low, high + 1))) if hidden else [], dtype="<i8")
-    ranges = _ranges(seqs)
-    if len(ranges) > RANGES_MAX:
-        listed = spark.createDataFrame(pa.table({"seq": seqs}))
-        return _holding(frame, held).join(f.broadcast(listed), "seq", "left_anti")
-    return _holding(frame, [*held, *(~f.col("seq").between(*ends) for ends in ranges)])
+    return without(spark, frame, held, seqs)
 
 
 def _since(part: FilePart, seq: int) -> Column:
@@ -130,20 +141,6 @@ def _since(part: FilePart, seq: int) -> Column:
 def _until(part: FilePart, seq: int) -> Column:
     file = lake_file(part)
     return expression(Condition("ts", "<=", file.zones[file.zone_at(seq)].ts_max))
-
-
-def _ranges(seqs: Any) -> list[tuple[int, int]]:
-    """First and last of each run in an array of seqs."""
-    if not len(seqs):
-        return []
-    breaks = np.flatnonzero(np.diff(seqs) > 1)
-    firsts, lasts = seqs[np.r_[0, breaks + 1]], seqs[np.r_[breaks, len(seqs) - 1]]
-    return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
-
-
-def _holding(frame: DataFrame, held: Sequence[Column]) -> DataFrame:
-    """The rows for which all of it holds, in one step."""
-    return frame.where(reduce(Column.__and__, held)) if held else frame
 
 
 def _hot(
@@ -169,20 +166,8 @@ def _hot(
     reading = reading.option("store", options.store).option("topic", snapshot.name)
     frame = reading.option("lake", options.lake).load()
     held = [f.col("seq") >= first_seq, f.col("seq") <= last_seq]
-    return _holding(frame, [*held, *(expression(condition) for condition in conditions)])
+    return holding(frame, [*held, *(expression(condition) for condition in conditions)])
 
 
 def _schema() -> Any:
     return spark_schema(named.RECORD)
-
-
-def spark_url(lake: str) -> str:
-    """The lake as Spark's file systems name it."""
-    scheme, separator, rest = lake.partition("://")
-    if not separator:
-        return f"file://{lake}"
-    if scheme == "s3":
-        return f"s3a://{rest}".rstrip("/")
-    if scheme in ("file", "gs"):
-        return lake.rstrip("/")
-    raise Invalid(f'Spark cannot read {lake} by itself: use spark.read.format("strandline")')

@@ -77,7 +77,7 @@ def check(place: Place, options: ReadOptions) -> ViewConfigs | None:
             f"the view with store.{kind}({topic!r})"
         )
     if options.begin and options.view not in LOGGED and options.begin not in ("earliest", "latest"):
-        _refuse_bounds(options)
+        refuse_bounds(options)
     return configs
 
 
@@ -87,7 +87,7 @@ def batch_parts(options: ReadOptions, schema: pa.Schema) -> tuple[list[AnyPart],
         configs = check(place, options)
         if options.view in LOGGED:
             return _logged(place, options), shape_of(options, configs, None, ())
-        _refuse_bounds(options)
+        refuse_bounds(options)
         if isinstance(place, LakePlace) and options.view != "table":
             raise Invalid(
                 f"a lake by itself does not have the state of a {options.view} view: name the "
@@ -215,7 +215,8 @@ def _asked(place: Any, options: ReadOptions, schema: pa.Schema) -> list[pa.Recor
     return [states.shaped(batch, schema) for batch in answer.to_batches(max_chunksize=16_384)]
 
 
-def _refuse_bounds(options: ReadOptions) -> None:
+def refuse_bounds(options: ReadOptions) -> None:
+    """Raise when a state is asked for a range of records."""
     if options.begin or options.end:
         raise Invalid(
             f"from and to are for records: filter the rows of view={options.view} with where"

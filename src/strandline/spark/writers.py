@@ -15,6 +15,7 @@ the whole job is repeated.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 
@@ -37,6 +38,8 @@ from strandline.pipelines.deliver import deliver, discard, lake_of
 from strandline.pipelines.positions import check_lake, matching, open_readonly
 from strandline.record import Numbered
 from strandline.spark.failures import told_briefly
+from strandline.spark.fitting import Fitting
+from strandline.spark.kinds.encoding import Encoder
 from strandline.spark.options import WriteOptions
 from strandline.topic import numbered
 
@@ -44,27 +47,38 @@ _QUERY = "sql.streaming.queryId"
 _BATCH = "streaming.sql.batchId"
 _ASSIGNED = ("seq", "ts", "topic", "lost")
 _TEXT_TOO = (BinaryType, StringType)
+_LOG = logging.getLogger("strandline.spark")
 
 
 class Rows(WriterCommitMessage):
     """What one task has staged."""
 
-    def __init__(self, files: tuple[Staged, ...], query: str = "") -> None:
+    def __init__(
+        self,
+        files: tuple[Staged, ...],
+        query: str = "",
+        misfits: tuple[Staged, ...] = (),
+    ) -> None:
         self.files = files
         self.query = query
+        self.misfits = misfits
+        """Rows that did not fit the view, for the topic of ``onInvalid``."""
 
 
 class BatchWriter(DataSourceArrowWriter):
     """One batch write. Owned by the driver, copied to executors."""
 
-    def __init__(self, options: WriteOptions) -> None:
+    def __init__(self, options: WriteOptions, encoder: Encoder | None = None) -> None:
+        """``encoder`` is for a view."""
         self.options = options
+        self.encoder = encoder
         self.producer = producer_of(options.write_id or OsDisk().random_id().hex())
         numbered.encode(Numbered(self.producer, 0))  # too long, perhaps
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         with told_briefly():
-            return Rows(_stage(self.options, self.producer, 0, iterator))
+            files, misfits = _stage(self.options, self.encoder, self.producer, 0, iterator)
+            return Rows(files, misfits=misfits)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         with told_briefly():
@@ -78,13 +92,16 @@ class BatchWriter(DataSourceArrowWriter):
 class StreamWriter(DataSourceStreamArrowWriter):
     """The sink of a stream. Owned by the driver, copied to executors."""
 
-    def __init__(self, options: WriteOptions) -> None:
+    def __init__(self, options: WriteOptions, encoder: Encoder | None = None) -> None:
         self.options = options
+        self.encoder = encoder
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         with told_briefly():
             query, batch = _property(_QUERY), int(_property(_BATCH))
-            return Rows(_stage(self.options, _producer(query), batch, iterator), query)
+            producer = _producer(query)
+            files, misfits = _stage(self.options, self.encoder, producer, batch, iterator)
+            return Rows(files, query, misfits)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         with told_briefly():
@@ -133,12 +150,22 @@ def check_topic(store: str, lake: str, topic: str) -> None:
 
 
 def _stage(
-    options: WriteOptions, producer: str, number: int, rows: Iterator[pa.RecordBatch]
-) -> tuple[Staged, ...]:
+    options: WriteOptions,
+    encoder: Encoder | None,
+    producer: str,
+    number: int,
+    rows: Iterator[pa.RecordBatch],
+) -> tuple[tuple[Staged, ...], tuple[Staged, ...]]:
+    """Rows as files, and those that do not fit their view as others."""
     objects = open_objects(lake_of(options.store, options.lake))
-    key_of = partial(delivery.staged_key, producer, number, OsDisk().random_id().hex())
+    named = partial(delivery.staged_key, producer, number)
+    key_of, other_key_of = (partial(named, OsDisk().random_id().hex()) for _ in range(2))
     try:
-        return staging.stage(objects, key_of, map(_record, rows))
+        if encoder is None:
+            return staging.stage(objects, key_of, map(_record, rows)), ()
+        fitting = Fitting(options, encoder)
+        files = staging.stage(objects, key_of, fitting.records(rows))
+        return files, staging.stage(objects, other_key_of, fitting.letters())
     finally:
         objects.close()
 
@@ -161,18 +188,27 @@ def _deliver(
     number: int,
     messages: Sequence[WriterCommitMessage | None],
 ) -> None:
-    files = _files(messages)
-    if files:
-        deliver(
-            options.store,
+    misfits = _misfits(messages)
+    for topic, files in ((options.on_invalid, misfits), (options.topic, _files(messages))):
+        if files:
+            deliver(
+                options.store,
+                topic,
+                files,
+                producer=producer,
+                number=number,
+                attempt=OsDisk().random_id().hex(),
+                lake=options.lake,
+                create=options.create,
+                patience_s=options.patience_s,
+            )
+    if misfits:
+        _LOG.warning(
+            "%d rows did not fit view=%s of topic %r: they are in topic %r",
+            sum(file.rows for file in misfits),
+            options.view,
             options.topic,
-            files,
-            producer=producer,
-            number=number,
-            attempt=OsDisk().random_id().hex(),
-            lake=options.lake,
-            create=options.create,
-            patience_s=options.patience_s,
+            options.on_invalid,
         )
 
 
@@ -182,16 +218,18 @@ def _discard(
     number: int,
     messages: Sequence[WriterCommitMessage | None],
 ) -> None:
-    files = _files(messages)
-    if files:
-        discard(
-            options.store,
-            options.topic,
-            files,
-            producer=producer,
-            number=number,
-            lake=options.lake,
-        )
+    for topic, files in (
+        (options.on_invalid, _misfits(messages)),
+        (options.topic, _files(messages)),
+    ):
+        if files:
+            discard(
+                options.store, topic, files, producer=producer, number=number, lake=options.lake
+            )
+
+
+def _misfits(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
+    return [file for rows in messages if isinstance(rows, Rows) for file in rows.misfits]
 
 
 def _files(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:

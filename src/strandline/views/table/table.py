@@ -111,7 +111,7 @@ class Table:
             raise Invalid(f"{len(events)} events need as many contexts, not {len(contexts)}")
         if not events:
             raise Invalid("there is no event to store")
-        keys = [_key(context) for context in contexts]
+        keys = [check_context(context) for context in contexts]
         data = [_encoded(event) for event in events]
         self._validator().decode_many(data)
         self._make_room(sum(map(len, data)) + _ROW_RAM * len(data))
@@ -197,7 +197,8 @@ def _next(
     return made
 
 
-def _key(context: str) -> bytes:
+def check_context(context: str) -> bytes:
+    """The key of a context, when it may be one."""
     if not isinstance(context, str) or not context:
         raise Invalid(f"a context is text and not empty, not {context!r}")
     if context.startswith("__system_"):

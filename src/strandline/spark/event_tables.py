@@ -1,0 +1,97 @@
+"""An event table as a frame: its files by Spark's own Parquet reader, the other rows beside them.
+
+Files of one version of the schema are read together and told in the newest; rows that were deleted
+are left out by seq, as in ``tables.py``. All of it is one position (``events.py``).
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap64
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import StructField
+
+from strandline.lake import keys
+from strandline.lake.entry import LakeFile
+from strandline.schema import Schema
+from strandline.spark import views
+from strandline.spark.events import TableState, table_of
+from strandline.spark.failures import plain_errors, remember_table
+from strandline.spark.kinds.events import EventShape
+from strandline.spark.kinds.shape import chosen, selected
+from strandline.spark.native import PATHS_MAX, spark_url, without
+from strandline.spark.options import ReadOptions
+from strandline.spark.places import open_place
+from strandline.spark.schema import of_arrow
+
+
+def event_table(spark: SparkSession, options: ReadOptions) -> DataFrame:
+    """The table of a topic, at a position or now."""
+    with open_place(options) as place:
+        views.check(place, options)
+        views.refuse_bounds(options)
+        schema = views.table_schema(place, options.topics[0])
+        state = table_of(place, options.topics[0], options.as_of)
+    whole = EventShape(told=schema).schema
+    found = [spark.createDataFrame(_memory(state, whole), of_arrow(whole))]
+    found += [_files(spark, state, written) for written in _versions(state)]
+    frame = reduce(DataFrame.unionByName, found)
+    names = options.columns
+    return frame.select(*chosen(whole, names, lost=False).names) if names else frame
+
+
+def _memory(state: TableState, schema: pa.Schema) -> pa.Table:
+    """The rows that are in no file."""
+    return pa.Table.from_batches([selected(table, schema) for table in state.memory], schema)
+
+
+def _versions(state: TableState) -> list[Schema]:
+    """The versions that files with rows are of."""
+    found = {written.version: written for file, written in state.files if _is_seen(state, file)}
+    return [found[version] for version in sorted(found)]
+
+
+def _is_seen(state: TableState, file: LakeFile) -> bool:
+    return bool(file.rows) and file.last_seq >= state.first_seq and file.first_seq <= state.last_seq
+
+
+def _files(spark: SparkSession, state: TableState, written: Schema) -> DataFrame:
+    """The rows of the files of one version, told in the newest."""
+    files = [
+        file
+        for file, version in state.files
+        if version.version == written.version and _is_seen(state, file)
+    ]
+    remember_table(state.name, state.manifest, [file.name() for file in files])
+    folder = f"{spark_url(state.lake)}/{keys.data_folder(state.table_id)}"
+    few = len(files) <= PATHS_MAX
+    paths = [f"{folder}/{file.name()}" for file in files] if few else [folder]
+    with plain_errors():
+        shape = of_arrow(EventShape(told=written).schema)
+        frame = spark.read.schema(shape).parquet(*paths)
+    held = [] if few else [f.col("_metadata.file_name").isin([each.name() for each in files])]
+    low, high = min(each.first_seq for each in files), max(each.last_seq for each in files)
+    held += [f.col("seq") >= state.first_seq] if low < state.first_seq else []
+    held += [f.col("seq") <= state.last_seq] if high > state.last_seq else []
+    gone = state.gone()
+    seqs = np.array(list(gone & BitMap64(range(low, high + 1))) if gone else [], dtype="<i8")
+    frame = without(spark, frame, held, seqs)
+    target = of_arrow(EventShape(told=state.schema).schema)
+    return frame.select(*(_upcast(field, written, state.schema) for field in target))
+
+
+def _upcast(field: StructField, written: Schema, told: Schema) -> Column:
+    """A column of a file in the newest version, as ``views/table/upcast.py`` does it."""
+    name = field.name
+    if name not in told.fields:
+        return f.col(name)
+    if name not in written.fields:
+        return f.lit(None).cast(field.dataType).alias(name)
+    column = f.col(name)
+    if (written.kinds()[name].name, told.kinds()[name].name) == ("date", "datetime"):
+        column = f.to_utc_timestamp(column.cast("timestamp"), f.current_timezone())
+    return column.cast(field.dataType).alias(name)
