@@ -92,6 +92,7 @@ def test_puts_and_deletes_of_a_map(store: Store):
     assert (kv.get("new"), kv.get("bob"), kv.get("eve")) == (b"1", None, b"2")
     assert kv.entry("new").version == 7, "versions are seqs"
     assert kv.entry("eve").expires_us == int(until.timestamp() * 1e6)
+    store.close()  # its inbox removes what was staged a moment after it took the rows
     assert nothing_is_left(store.path)
 
 
@@ -169,6 +170,7 @@ def test_jobs_of_a_queue(store: Store):
     ]
 
 
+GOOD_EVENT = '{"n": 1, "cur": "EUR"}'
 BAD_EVENTS = pa.table(
     {
         "context": ["ada", "bob", None, "eve", "dan"],
@@ -193,6 +195,7 @@ def test_one_row_that_does_not_fit_fails_the_write_and_nothing_is_written(store:
     made.abort([good, None])
 
     assert store.topic("pay").head_seq == before
+    store.close()  # its inbox removes what was staged a moment after it took the rows
     assert nothing_is_left(store.path)
 
 
@@ -208,6 +211,7 @@ def test_rows_that_do_not_fit_go_to_the_topic_that_is_named(store: Store, caplog
         "column 'context' is null",
     ]
     assert "4 rows did not fit view=table of topic 'pay'" in caplog.text
+    store.close()  # its inbox removes what was staged a moment after it took the rows
     assert nothing_is_left(store.path)
 
 

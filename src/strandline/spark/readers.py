@@ -15,7 +15,7 @@ from strandline.pipelines import cuts
 from strandline.pipelines.conditions import Condition
 from strandline.pipelines.parts import Part
 from strandline.pipelines.positions import Position
-from strandline.spark import plans, reading, views
+from strandline.spark import loading, plans, reading
 from strandline.spark.failures import told_briefly
 from strandline.spark.filters import of_filter
 from strandline.spark.options import LOG, ReadOptions
@@ -54,7 +54,7 @@ class BatchReader(DataSourceReader):
         with told_briefly():
             options = self.options
             if self._schema is not None:
-                return in_tasks(*views.batch_parts(options, self._schema)) or [Task([])]
+                return in_tasks(*loading.view_parts(options, self._schema)) or [Task([])]
             if self._pinned is not None:
                 found: list[Part] = []
                 for snapshot in self._pinned.topics:
@@ -77,5 +77,5 @@ class BatchReader(DataSourceReader):
 
     def _kept(self) -> tuple[Condition, ...]:
         """What is checked of each record; states are told as of a position by themselves."""
-        whole = self._schema is not None and self.options.view not in views.LOGGED
+        whole = self._schema is not None and not loading.is_logged(self.options)
         return () if whole else self.conditions

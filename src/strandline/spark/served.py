@@ -7,6 +7,7 @@ longer has when a task comes for them are ``RecordsLost``.
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +15,8 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from strandline.client.blocking.store import RemoteStore
-from strandline.errors import RecordsLost, UnknownTopic
+from strandline.client.settings import ClientSettings
+from strandline.errors import Forbidden, RecordsLost, UnknownTopic
 from strandline.pipelines import columns, cuts
 from strandline.pipelines.conditions import Condition, keeping
 from strandline.pipelines.lakes import is_pattern
@@ -27,6 +29,8 @@ from strandline.topic.snapshot import Snapshot
 from strandline.view_config import ViewConfigs
 
 PART_SEQS = 250_000
+SETTINGS = ClientSettings()
+"""A server may be away for a while: a stream goes on when it is back in time."""
 _PAGE_RECORDS = 20_000
 
 
@@ -34,7 +38,7 @@ class ServedPlace:
     """A server. Owned by one thread."""
 
     def __init__(self, url: str, token: Secret) -> None:
-        self.store = RemoteStore(url, token=token.value or None)
+        self.store = RemoteStore(url, token=token.value or None, settings=SETTINGS)
         self._url = url
         self._token = token
         self._id = ""
@@ -60,7 +64,8 @@ class ServedPlace:
             except UnknownTopic:
                 if strict:
                     raise
-        self._id = self._id or self.store.id
+        with contextlib.suppress(Forbidden):  # a batch need not know; a stream asks for it
+            self._id = self._id or self.store.id
         return Position(store=self._url, store_id=self._id, lake="", topics=tuple(found))
 
     def hot_parts(
@@ -135,7 +140,7 @@ def read(
     part: ServedPart, names: Sequence[str], conditions: Sequence[Condition]
 ) -> Iterator[pa.Table]:
     """The rows of a part, with these columns, for which every condition holds."""
-    with RemoteStore(part.url, token=part.token.value or None) as store:
+    with RemoteStore(part.url, token=part.token.value or None, settings=SETTINGS) as store:
         topic = store.existing_topic(part.topic)
         after = part.first_seq - 1
         while after < part.last_seq:

@@ -7,6 +7,7 @@ that it holds is options.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
+from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
@@ -21,15 +22,16 @@ from pyspark.sql.types import StructType
 
 from strandline.errors import Invalid
 from strandline.pipelines.positions import Position
-from strandline.spark import views
+from strandline.spark import loading
 from strandline.spark.failures import told_briefly
-from strandline.spark.kinds.encoding import Encoder
 from strandline.spark.options import LOG, ReadOptions, WriteOptions, parse, parse_write
 from strandline.spark.readers import BatchReader
 from strandline.spark.schema import of_arrow, spark_schema, to_arrow
 from strandline.spark.streams import StreamReader
-from strandline.spark.targets import encoder_for
 from strandline.spark.writers import BatchWriter, StreamWriter, check_columns, check_topic
+
+if TYPE_CHECKING:
+    from strandline.spark.kinds.encoding import Encoder
 
 
 class StrandlineSource(DataSource):
@@ -44,7 +46,7 @@ class StrandlineSource(DataSource):
             options = self._read_options()
             if options.view == LOG:
                 return spark_schema(options.columns)
-            return of_arrow(views.schema_of(options))
+            return of_arrow(loading.view_schema(options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         with told_briefly():
@@ -82,7 +84,7 @@ class StrandlineSource(DataSource):
     def _write_options(self, schema: StructType) -> tuple[WriteOptions, Encoder | None]:
         options = parse_write(dict(self.options))
         if options.view != LOG:
-            return options, encoder_for(options, schema)
+            return options, loading.encoder_for(options, schema)
         check_columns(schema)
         check_topic(options.store, options.lake, "" if options.create else options.topic)
         return options, None

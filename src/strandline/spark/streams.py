@@ -30,18 +30,17 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from strandline.errors import Corrupt, Invalid, RecordsLost, Unavailable
+from strandline.errors import Corrupt, Forbidden, Invalid, RecordsLost, Unavailable
 from strandline.pipelines import columns, cuts
 from strandline.pipelines.conditions import time_of
 from strandline.pipelines.parts import carried
 from strandline.pipelines.positions import Offset, Offsets, Position
-from strandline.spark import reading, views
+from strandline.spark import loading, reading
 from strandline.spark.failures import told_briefly
 from strandline.spark.kinds.shape import selected
 from strandline.spark.options import ReadOptions
 from strandline.spark.places import Place, open_place
 from strandline.spark.tasks import AnyPart, Task, in_tasks
-from strandline.spark.typed import TypedStream
 from strandline.topic.snapshot import Snapshot
 
 
@@ -63,8 +62,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise Invalid("to and as_of are for batch reads: a stream has no end")
         self.options = options
         self._schema = schema
-        self._typed = None if schema is None else TypedStream(options, schema)
-        self._topics = options.topics if schema is None else (views.log_of(options),)
+        self._typed = None if schema is None else loading.typed_stream(options, schema)
+        self._topics = options.topics if self._typed is None else (self._typed.topic,)
         self._place: Place | None = None
         self._position: Position | None = None
         self._target: Position | None = None
@@ -147,6 +146,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._place.refresh()
         if self._position is None or fresh:
             self._position = self._place.pin(self._topics, strict=strict)
+            if not self._position.store_id:
+                raise Forbidden(
+                    "a stream must know which store it reads, to go on with its checkpoint: the "
+                    "token needs the action metrics besides read"
+                )
         return self._place, self._position
 
     def _begin(self, place: Place, snapshot: Snapshot) -> int:

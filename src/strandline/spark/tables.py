@@ -30,8 +30,7 @@ from strandline.pipelines.conditions import Condition, of_triples
 from strandline.pipelines.cuts import Range
 from strandline.pipelines.parts import FilePart, lake_file
 from strandline.pipelines.positions import Position, open_readonly, path_of, pin
-from strandline.spark import plans
-from strandline.spark.event_tables import event_table
+from strandline.spark import loading, plans
 from strandline.spark.failures import plain_errors, remember_table
 from strandline.spark.filters import expression
 from strandline.spark.native import PATHS_MAX, holding, spark_url, without
@@ -74,7 +73,7 @@ def table(
     if view != LOG and conditions:
         raise Invalid(f"where is for records: filter the frame of view={view}")
     if view == "table" and not options.url:
-        return event_table(spark, options)
+        return loading.event_table(spark, options)
     if view != LOG or options.url or options.is_remote:
         register(spark)
         with plain_errors():

@@ -34,6 +34,8 @@ class TypedStream:
             )
         if options.view == "queue":
             views.shape_of(options, None, None, ())
+        self.topic = views.log_of(options)
+        """Whose records are read."""
         self._options = options
         self._schema = schema
         self._newest = NO_SCHEMA

@@ -23,7 +23,6 @@ from strandline.errors import Invalid, NotFound
 from strandline.pipelines import cuts
 from strandline.pipelines.columns import RECORD
 from strandline.pipelines.positions import Position
-from strandline.query.sql.names import VIEW_OF
 from strandline.query.sql.queues import QueueRows
 from strandline.schema import Schema
 from strandline.spark import events, plans, states
@@ -47,7 +46,7 @@ _DEAD = ":dead"
 
 def kind_of(view: str) -> str:
     """The kind of view that a topic must have."""
-    return "table" if view == "table" else VIEW_OF[view]
+    return {"kv_history": "kv", "dead": "queue"}.get(view, view)
 
 
 def log_of(options: ReadOptions) -> str:

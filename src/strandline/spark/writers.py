@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -38,10 +39,12 @@ from strandline.pipelines.deliver import deliver, discard, lake_of
 from strandline.pipelines.positions import check_lake, matching, open_readonly
 from strandline.record import Numbered
 from strandline.spark.failures import told_briefly
-from strandline.spark.fitting import Fitting
-from strandline.spark.kinds.encoding import Encoder
+from strandline.spark.loading import fitting_of
 from strandline.spark.options import WriteOptions
 from strandline.topic import numbered
+
+if TYPE_CHECKING:
+    from strandline.spark.kinds.encoding import Encoder
 
 _QUERY = "sql.streaming.queryId"
 _BATCH = "streaming.sql.batchId"
@@ -163,7 +166,7 @@ def _stage(
     try:
         if encoder is None:
             return staging.stage(objects, key_of, map(_record, rows)), ()
-        fitting = Fitting(options, encoder)
+        fitting = fitting_of(options, encoder)
         files = staging.stage(objects, key_of, fitting.records(rows))
         return files, staging.stage(objects, other_key_of, fitting.letters())
     finally:
