@@ -5,10 +5,15 @@ options.py      what a read may be told, checked
 filters.py      conditions as Spark says them
 schema.py       the columns of a record as Spark knows them
 plans.py        what a query will read; ``strandline.pipelines`` cuts it into parts and reads them
+places.py       a store's folder; outside.py a lake alone; served.py a server over HTTP
+tasks.py        what a task reads; reading.py reads it
 source.py       spark.read.format("strandline"), and readStream
 readers.py      batch
 streams.py      offsets, admission, loss
 writers.py      rows into a topic, exactly once
+views.py        a topic as one of its views: states.py in batch, events.py and event_tables.py for
+                event tables, typed.py as a stream; kinds/ makes rows of records
+targets.py      writes through views; fitting.py finds the rows that do not fit
 formats.py      imports of what only Spark can read
 tables.py       Spark's own Parquet reader over lake files, and the records that are not there
 engine.py       runs the tasks of a pipeline
