@@ -13,7 +13,7 @@ import strandline
 from strandline.errors import Invalid, NotFound, TooLarge, UnknownTopic
 from strandline.spark import states
 from strandline.store import Store
-from tests.spark.viewing import batch, open_views, table_store
+from tests.spark.viewing import batch, drain, open_views, table_store
 
 
 @pytest.fixture
@@ -98,6 +98,23 @@ def test_dead_letters_tell_what_became_of_a_job(data_dir: str):
 
         assert found == asked(store, "select * from dead.jobs")
         assert [(row["job_seq"], row["data"]) for row in found] == [(1, b"bad")]
+
+
+def test_dead_letters_in_a_shared_topic_are_those_of_the_queue(data_dir: str):
+    with strandline.open(data_dir) as store:
+        for name in ("wash", "dry"):
+            queue = store.queue(name, deliveries_max=1, dead_letter="morgue")
+            queue.put(name.encode())
+            queue.nack(*queue.claim())
+            queue.claim()
+
+        found = batch(data_dir, "dry", view="dead")
+
+        assert [row["data"] for row in found] == [b"dry"]
+        assert [[row["data"] for row in rows] for rows in drain(data_dir, "wash", view="dead")] == [
+            [b"wash"]
+        ]
+        assert store.topic("morgue").statistics().count == 2
 
 
 def test_metrics_are_points_or_one_measurement_by_columns(store: Store):

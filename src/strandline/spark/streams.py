@@ -63,7 +63,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.options = options
         self._schema = schema
         self._typed = None if schema is None else loading.typed_stream(options, schema)
-        self._topics = options.topics if self._typed is None else (self._typed.topic,)
         self._place: Place | None = None
         self._position: Position | None = None
         self._target: Position | None = None
@@ -145,7 +144,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         elif fresh:
             self._place.refresh()
         if self._position is None or fresh:
-            self._position = self._place.pin(self._topics, strict=strict)
+            typed = self._typed
+            topics = self.options.topics if typed is None else (typed.topic(self._place),)
+            self._position = self._place.pin(topics, strict=strict)
             if not self._position.store_id:
                 raise Forbidden(
                     "a stream must know which store it reads, to go on with its checkpoint: the "

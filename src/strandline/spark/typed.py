@@ -34,8 +34,6 @@ class TypedStream:
             )
         if options.view == "queue":
             views.shape_of(options, None, None, ())
-        self.topic = views.log_of(options)
-        """Whose records are read."""
         self._options = options
         self._schema = schema
         self._newest = NO_SCHEMA
@@ -50,7 +48,8 @@ class TypedStream:
         """What makes rows of a stretch."""
         configs = views.check(place, self._options)
         if self._options.view != "table":
-            return views.shape_of(self._options, configs, None, ())
+            node = views.log_of(place, self._options)[1]
+            return views.shape_of(self._options, configs, None, (), node)
         if self._told is None:
             self._newest = views.table_schema(place, snapshot.name)
             self._told = self._known(self._newest)
@@ -63,6 +62,10 @@ class TypedStream:
             if change.seq <= wanted.last_seq and change.schema.version > self._told.version:
                 check_known(change.schema, self._told)
         return views.shape_of(self._options, configs, self._told, changes)
+
+    def topic(self, place: Place) -> str:
+        """Whose records are read."""
+        return views.log_of(place, self._options)[0]
 
     def _look(self, place: Place, position: Position, snapshot: Snapshot) -> None:
         life, seen = self._seen

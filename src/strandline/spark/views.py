@@ -38,6 +38,7 @@ from strandline.spark.places import Place, StorePlace, open_place
 from strandline.spark.tasks import AnyPart
 from strandline.topic.snapshot import Snapshot
 from strandline.view_config import KINDS, ViewConfigs
+from strandline.views.queue.dead import mark_of
 
 LOGGED = ("kv_history", "dead")
 """Views whose batch is the log, too."""
@@ -49,10 +50,17 @@ def kind_of(view: str) -> str:
     return {"kv_history": "kv", "dead": "queue"}.get(view, view)
 
 
-def log_of(options: ReadOptions) -> str:
-    """The topic whose records are read."""
+def log_of(place: Place, options: ReadOptions) -> tuple[str, str | None]:
+    """The topic whose records are read; and their node, where it has those of others, too."""
     (topic,) = options.topics
-    return topic + _DEAD if options.view == "dead" else topic
+    if options.view != "dead":
+        return topic, None
+    configs = place.views(topic)
+    queue = None if configs is None else configs.queue
+    if queue is None or queue.dead_letter is None:
+        return topic + _DEAD, None
+    (snapshot,) = place.pin([topic]).topics
+    return queue.dead_letter, mark_of(snapshot.topic_id)
 
 
 def schema_of(options: ReadOptions) -> pa.Schema:
@@ -85,7 +93,9 @@ def batch_parts(options: ReadOptions, schema: pa.Schema) -> tuple[list[AnyPart],
     with open_place(options) as place:
         configs = check(place, options)
         if options.view in LOGGED:
-            return _logged(place, options), shape_of(options, configs, None, ())
+            name, node = log_of(place, options)
+            parts = _logged(place, options, name)
+            return parts, shape_of(options, configs, None, (), node)
         refuse_bounds(options)
         if isinstance(place, LakePlace) and options.view != "table":
             raise Invalid(
@@ -102,6 +112,7 @@ def shape_of(
     configs: ViewConfigs | None,
     told: Schema | None,
     changes: tuple[Change, ...],
+    node: str | None = None,
 ) -> Shape:
     """What makes rows of the records of a view's topic."""
     kinds = tuple(KINDS)
@@ -111,7 +122,7 @@ def shape_of(
         case "kv" | "kv_history":
             return ChangeShape(kinds=kinds)
         case "dead":
-            return LetterShape()
+            return LetterShape(node=node)
         case "series":
             series = None if configs is None else configs.series
             return PointShape(unit="" if series is None else series.unit, kinds=kinds)
@@ -179,9 +190,8 @@ def _measurement(place: Place, options: ReadOptions) -> pa.Schema:
     return spark_form(relation.schema)
 
 
-def _logged(place: Place, options: ReadOptions) -> list[AnyPart]:
+def _logged(place: Place, options: ReadOptions, name: str) -> list[AnyPart]:
     """The records of the view's topic."""
-    name = log_of(options)
     position = place.pin([name], strict=options.view != "dead")  # nothing ever died, perhaps
     return plans.batch_parts(place, position, options, options.conditions(), names=RECORD)
 

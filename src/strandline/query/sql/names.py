@@ -134,7 +134,7 @@ class Names:
             if config is None or config.dead_letter is None:
                 return LetterSource(self._store.existing_topic(f"{topic.name}:dead"))
             shared = self._store.existing_topic(config.dead_letter)
-            return LetterSource(shared, mark_of(topic))
+            return LetterSource(shared, mark_of(topic.identity[0]))
         except UnknownTopic:  # nothing ever died
             return ExtraSource(LetterRows.schema.empty_table())
 

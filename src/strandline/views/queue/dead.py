@@ -65,7 +65,7 @@ class DeadLetters:
         self._working = threading.RLock()
         self._tidied = False
         """Whether the letters of the newest redrive are known to be gone."""
-        self._mark = mark_of(host.topics[JOBS]) if dead_letter_of(host) else None
+        self._mark = mark_of(host.topics[JOBS].identity[0]) if dead_letter_of(host) else None
         """The node of its letters, where there may be others."""
         self._producer = self._mark or PRODUCER
 
@@ -269,9 +269,9 @@ def dead_letter_of(host: Host[QueueFold]) -> str | None:
     return None if config is None else config.dead_letter
 
 
-def mark_of(queue: Topic) -> str:
+def mark_of(topic_id: int) -> str:
     """The node of a queue's letters in a topic that others use, too."""
-    return f"queue:{queue.identity[0]}"
+    return f"queue:{topic_id}"
 
 
 def _as_jobs(letters: Sequence[DeadLetter]) -> Draft:
