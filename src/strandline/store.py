@@ -151,6 +151,11 @@ class Store(Doors):
         self._check()
         return totals_of(self._found.catalog.states())
 
+    def set_aside(self) -> list[str]:
+        """Files that an opening or a repair took out of use, and that are still there."""
+        self._check()
+        return self._layout.set_aside(self._disk)
+
     def log_numbers(self) -> list[LogNumbers]:
         """What was written to the log since the store was opened, by shard."""
         return [shard.numbers() for shard in self._shards]

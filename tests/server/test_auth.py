@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,9 @@ from strandline.security.scopes import ACTIONS, parse
 from strandline.security.tokens import DAY_US
 from strandline.server.auth import Auth
 from strandline.server.settings import RequestLimits, ServerSettings
+from strandline.store import Store
 from strandline.wire.problems import Refused
+from tests.server.running import running
 from tests.unit.store.world import World, read_all
 
 HERE, ELSEWHERE = "127.0.0.1", "203.0.113.7"
@@ -391,6 +394,24 @@ def test_the_start_is_in_the_audit_log_with_what_was_found(auth: Auth, world: Wo
 
     entry = decoded(read_all(world.store.existing_topic(AUDIT))[0])
     assert (entry.kind, entry.what["health"]) == ("start", "green")
+
+
+def test_the_start_names_the_files_that_were_taken_out_of_use(tmp_path: Path):
+    with Store(str(tmp_path / "data")) as store:
+        store.topic("news").append(b"x")
+        store.checkpoint()
+    stray = tmp_path / "data" / "segments" / "shared" / "999.seg"
+    stray.parent.mkdir(parents=True, exist_ok=True)
+    stray.write_bytes(b"of nobody")
+
+    with running(tmp_path) as server:
+        server.store.sync()
+        entry = decoded(read_all(server.store.existing_topic(AUDIT))[0])
+
+    assert entry.kind == "start"
+    assert entry.what["set_aside"] == "1"
+    assert entry.what["set_aside_1"] == "quarantine/shared-999.seg"
+    assert (tmp_path / "data" / entry.what["set_aside_1"]).read_bytes() == b"of nobody"
 
 
 def test_failures_per_minute_can_be_set(world: World):

@@ -3,9 +3,12 @@ where that is asked for, and a new certificate counts without a restart."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import signal
 import ssl
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -13,10 +16,10 @@ import pytest
 
 from strandline.errors import Invalid
 from strandline.server import tls
-from strandline.server.settings import ServerSettings, TlsSettings
+from strandline.server.settings import RequestLimits, ServerSettings, TlsSettings
 from tests.server.certificates import certificate, subject, trusting
 from tests.server.process import served
-from tests.server.running import Raw, running
+from tests.server.running import DEADLINE_S, Raw, running
 
 GET = b"GET /v0/topics HTTP/1.1\r\nHost: localhost\r\n\r\n"
 APPEND = (
@@ -130,3 +133,68 @@ def _until_shown(name: str, server, context: ssl.SSLContext) -> str:
         if shown == name:
             break
     return shown
+
+
+@pytest.mark.parametrize("limit", ["connections_max", "connections_per_address_max"])
+def test_connections_in_their_handshake_count(tmp_path: Path, limit: str):
+    settings = ServerSettings(
+        tls=certificate(tmp_path, "one"), limits=RequestLimits(**{limit: 3}, receive_s_max=60)
+    )
+    trusted = trusting(settings.tls)
+    with running(tmp_path, settings=settings) as server, contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(server.raw()) for _ in range(3)]
+        _until(lambda: len(server.listener.connections.open) == 3)
+
+        with server.raw() as one_more:
+            refused = one_more.is_closed
+        silent[0].socket.close()
+        _until(lambda: len(server.listener.connections.open) == 2)
+        with server.raw(context=trusted) as instead:
+            instead.send(GET)
+            answered = instead.answer().status
+
+    assert refused
+    assert answered == 200
+
+
+def test_a_connection_counts_once_when_its_handshake_is_over(tmp_path: Path):
+    settings = ServerSettings(
+        tls=certificate(tmp_path, "one"), limits=RequestLimits(connections_max=1)
+    )
+    trusted = trusting(settings.tls)
+    with running(tmp_path, settings=settings) as server:
+        for _ in range(3):
+            with server.raw(context=trusted) as raw:
+                raw.send(GET)
+                assert raw.answer().status == 200
+                assert len(server.listener.connections.open) == 1
+            _until(lambda: not server.listener.connections.open)
+
+
+def test_a_handshake_that_takes_too_long_ends_and_is_counted_no_more(tmp_path: Path):
+    settings = ServerSettings(
+        tls=certificate(tmp_path, "one"), limits=RequestLimits(receive_s_max=0.3)
+    )
+    with running(tmp_path, settings=settings) as server, server.raw() as silent:
+        _until(lambda: len(server.listener.connections.open) == 1)
+
+        assert silent.is_closed
+        _until(lambda: not server.listener.connections.open)
+
+
+def test_a_server_ends_while_a_handshake_is_under_way(tmp_path: Path):
+    settings = ServerSettings(
+        tls=certificate(tmp_path, "one"), limits=RequestLimits(receive_s_max=60), drain_s=0.2
+    )
+    with running(tmp_path, settings=settings) as server:
+        silent = server.raw()
+        _until(lambda: len(server.listener.connections.open) == 1)
+    with silent:
+        assert silent.is_closed
+
+
+def _until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

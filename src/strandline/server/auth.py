@@ -48,6 +48,8 @@ INTERNAL = rules.INTERNAL
 _log = structlog.get_logger("strandline.server")
 _REMEMBERED_MAX = 4096
 _TURN_S = 0.25
+_NAMED_MAX = 100
+"""Files that the entry of a start names; the others are counted."""
 _SAY_WHO = "send `Authorization: Bearer TOKEN`"
 _UNKNOWN = "no such token, user or key"
 
@@ -215,7 +217,8 @@ class Auth:
         if self._watch is None:
             found = self._store.health()
             told = {"bind": self._settings.bind, "health": found.status, "open": self.is_open}
-            self.audit.note("start", {**told, "found": "; ".join(found.reasons)})
+            told |= {"found": "; ".join(found.reasons)} | _set_aside(self._store.set_aside())
+            self.audit.note("start", told)
             self._watch = asyncio.get_running_loop().create_task(self._watching())
 
     async def stop(self) -> None:
@@ -378,3 +381,11 @@ class Auth:
 
 def _unauthorized(reason: str) -> Refused:
     return Refused(401, "unauthorized", reason)
+
+
+def _set_aside(paths: list[str]) -> dict[str, object]:
+    """Files that were taken out of use, as an entry tells them: one word each."""
+    if not paths:
+        return {}
+    named = {f"set_aside_{place}": path for place, path in enumerate(paths[:_NAMED_MAX], start=1)}
+    return {"set_aside": len(paths), **named}

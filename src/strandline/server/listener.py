@@ -21,6 +21,7 @@ from strandline.env.clock import Clock
 from strandline.server.connections import Connections
 from strandline.server.door import Door
 from strandline.server.gates import Gate
+from strandline.server.handshakes import Handshakes
 from strandline.server.hot import Heads, Hot
 from strandline.server.live.socket import LiveWebSocket
 from strandline.server.parts import Parts
@@ -51,7 +52,7 @@ class Listener:
         self._state = ServerState()
         self.connections = Connections(settings.limits)
         """Those that are open."""
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[asyncio.Server | Handshakes] = []
         self._upkeep: asyncio.Task[None] | None = None
         self._hot: Hot | None = None
         self._heads = Heads(clock.now_us())
@@ -74,15 +75,14 @@ class Listener:
         """Accept connections from now on."""
         self._keep_date()
         loop = asyncio.get_running_loop()
-        handshake_s = self._settings.limits.receive_s_max if self._context else None
         for listening in sockets:
-            server = await loop.create_server(
-                self._make_protocol,
-                sock=listening,
-                ssl=self._context,
-                ssl_handshake_timeout=handshake_s,
-            )
-            self._servers.append(server)
+            if self._context is None:
+                server = await loop.create_server(self._make_protocol, sock=listening)
+                self._servers.append(server)
+            else:
+                handshakes = Handshakes(self._context, self.connections, self._make_protocol)
+                handshakes.start(listening)
+                self._servers.append(handshakes)
         self._upkeep = loop.create_task(self._keep_up())
 
     def serve(self, parts: Parts) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 
 import httptools
@@ -51,6 +52,8 @@ class Protocol(HttpToolsProtocol):
         super().__init__(config, state, {}, asyncio.get_running_loop())
         self.hot: Hot | None = None
         """The hot path, once the store is open."""
+        self.arrived: Callable[[], None] | None = None
+        """Called once it is connected, if it was counted before as one that makes a handshake."""
         self._heads = heads
         self._all = connections
         self._proxies = proxies
@@ -79,6 +82,8 @@ class Protocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._address = self.client[0] if self.client else ""
         self._is_trusted = self._proxies.trusts(self._address)
+        if self.arrived is not None:
+            self.arrived()
         try:
             self._all.add(self, self._address)
         except Refused as error:

@@ -50,6 +50,15 @@ class Layout:
     def shard(self, number: int) -> str:
         return f"{self.wal}/shard-{number:02d}"
 
+    def set_aside(self, disk: Disk) -> list[str]:
+        """Files that an opening or a repair took out of use, by their paths in the store."""
+        return [
+            path[len(self.directory) + 1 :] + f"/{name}"
+            for path in (self.quarantine, self.damaged)
+            if disk.exists(path)
+            for name in sorted(disk.list_dir(path))
+        ]
+
     def shards_on(self, disk: Disk) -> list[int]:
         """Shards that have a folder, whether they are still used or not."""
         names = [name[6:] for name in disk.list_dir(self.wal) if name.startswith("shard-")]
