@@ -80,6 +80,9 @@ class RequestLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     requests_per_s: float = 0.0
     """Requests of one token, or of one address without a token; 0 is no limit."""
 
+    waiting_appends_max: int = 4096
+    """Appends that may wait for a sync when the server is pressed, then appends get 429."""
+
     bytes_per_s: float = 0.0
     """Bytes of bodies and of their answers, of one token, or of one address without a token; 0 is
     no limit. Streams are not counted. What was sent at once may be more than a second's worth: then

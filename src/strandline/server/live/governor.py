@@ -22,7 +22,7 @@ LATENCY_S_FULL = 0.005
 READY_FULL = 256
 """So many topics that wait for their turn are, too."""
 INGEST_FULL = 4096
-"""Appends that wait for a sync: the line is full."""
+"""Appends that wait for a sync: the line is full, unless ``waiting_appends_max`` says otherwise."""
 COALESCE_S_MAX = 0.020
 WINDOW_S_RANGE = (0.0005, 0.010)
 RETRY_AFTER_S = 1.0
@@ -46,7 +46,8 @@ class Load(NamedTuple):
 class Governor:
     """Keeps the pressure. Owned by the loop's thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, ingest_full: int = INGEST_FULL) -> None:
+        self._ingest_full = ingest_full
         self.pressure = 0.0
         self.is_deferring = False
         """Whether the lowest band and routers wait."""
@@ -60,13 +61,14 @@ class Governor:
             load.ready / READY_FULL,
             load.latency_s / LATENCY_S_FULL,
             load.busy / 2,
-            load.ingest / INGEST_FULL,
+            load.ingest / self._ingest_full,
         )
         self.pressure += _SMOOTHING * (min(seen, 1.0) - self.pressure)
         if self.pressure < 1e-3:
             self.pressure = 0.0
         self.is_deferring = self.pressure > (0.6 if self.is_deferring else 0.8)
-        full = load.ingest >= (INGEST_FULL // 2 if self.is_refusing else INGEST_FULL)
+        most = self._ingest_full
+        full = load.ingest >= (most // 2 if self.is_refusing else most)
         self.is_refusing = full and self.pressure > (0.9 if self.is_refusing else 0.95)
 
     @property

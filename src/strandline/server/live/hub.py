@@ -36,6 +36,8 @@ from strandline.wire.problems import Refused, problem_of
 _TURN_S = 0.005
 """How long turns may take before other work of the loop has its own."""
 _DEFERRED_S = 0.05
+_APPENDS_S = 0.25
+"""How often appends that wait are looked at while nobody watches."""
 _SLOW_S_FIRST = 0.01
 _SLOW_S_MAX = 0.25
 
@@ -85,7 +87,7 @@ class Hub:
         bridge: Bridge | None = None,
         random_id: Callable[[], bytes] | None = None,
     ) -> None:
-        self.governor = Governor()
+        self.governor = Governor(settings.limits.waiting_appends_max)
         """How hard the server is pressed: ``admit`` is asked before every append."""
         self.streams: dict[Stream, None] = {}
         """Those who are told."""
@@ -118,6 +120,7 @@ class Hub:
             self._loop = asyncio.get_running_loop()
             self._bells = Bells(self._loop, self._hear)
             self._newcomers = Newcomers(self._store, self._bridge, self._bells)
+            self._look_at_appends()
 
     # Long polls.
 
@@ -421,6 +424,14 @@ class Hub:
         assert self._loop is not None
         if self._sampler is None:
             self._sampler = self._loop.call_later(SAMPLE_S, self._sample)
+
+    def _look_at_appends(self) -> None:
+        """Appends press the server, too, when nobody watches: no bell rings for them."""
+        assert self._loop is not None
+        if not self._is_drained:
+            if any(committer.waiting for committer in self._store.committers):
+                self._sample_later()
+            self._loop.call_later(_APPENDS_S, self._look_at_appends)
 
     def _sample(self) -> None:
         """Measure the load, and do what the pressure asks for."""
