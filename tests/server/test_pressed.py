@@ -1,5 +1,5 @@
-"""Promise: a server that is pressed too hard says so with 429 and Retry-After before it breaks, takes
-appends again when it has caught up, and reads tell the same all along.
+"""Promise: a server that is pressed too hard says so with 429 and Retry-After before it breaks,
+takes appends again when it has caught up, and reads tell the same all along.
 """
 
 from __future__ import annotations
