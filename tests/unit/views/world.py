@@ -85,7 +85,7 @@ class Tally:
         self.maintained += 1
 
 
-TALLY = Kind("kv", KvConfig, "kv", ("",), TallyFold, lambda host, _: Tally(host))
+TALLY = Kind("kv", KvConfig, "kv", ("",), TallyFold, lambda host, *_: Tally(host))
 
 
 def views_of(store: Store) -> Views:

@@ -20,7 +20,7 @@ from strandline.views.views import Kind
 NAME = "telemetry"
 SECOND = 1_000_000_000
 METRICS = Kind(
-    "metrics", MetricsConfig, "series", ("",), MetricsFold, lambda host, _: Metrics(host)
+    "metrics", MetricsConfig, "series", ("",), MetricsFold, lambda host, *_: Metrics(host)
 )
 SPACE = 16
 
