@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from strandline.errors import Invalid
+from strandline.pipeline_config import Declared
 from strandline.schema import checked_fields
 from strandline.view_config import ViewConfigs, check_views
 
@@ -239,6 +240,21 @@ class QuerySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """What questions may take of memory to calculate, besides what they read."""
 
 
+class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which pipelines run when they are due."""
+
+    declared: tuple[Declared, ...] = ()
+    """The pipelines: docs/guide/pipelines.md. Each run is a process of its own."""
+
+    scheduled: bool = True
+    """Whether a server runs them. Without, ``strandline pipeline schedule`` does, here or beside
+    the server, or somebody asks for a run."""
+
+    runs_at_once: int = 2
+    """Runs of different pipelines at the same time. More: they wait less for each other, and take
+    more memory and processors."""
+
+
 class LimitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one request may ask for."""
 
@@ -291,6 +307,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     query: QuerySettings = QuerySettings()
     """How questions are answered."""
+
+    pipelines: PipelineSettings = PipelineSettings()
+    """Which pipelines run when they are due."""
 
     limits: LimitSettings = LimitSettings()
     """What one request may ask for."""

@@ -34,6 +34,13 @@ from strandline.wal.files import ShardFiles
 from strandline.wal.reader import Reader
 from strandline.wal.writer import Writer, as_unavailable
 
+RUNS_TOPIC = "strandline.runs"
+RUNS_KEPT = 10_000
+_OWN_TOPICS: dict[str, dict[str, object]] = {
+    RUNS_TOPIC: {"durability": "fsync", "cap_records": RUNS_KEPT}
+}
+"""Options of the store's own topics that deliveries make."""
+
 
 @contextmanager
 def telling(what: str) -> Iterator[None]:
@@ -104,7 +111,9 @@ def wire_lake(
 class Receiver(Protocol):
     """Where deliveries go: a store."""
 
-    def topic(self, name: str) -> Topic: ...
+    def topic(self, name: str, **options: object) -> Topic: ...
+
+    def topics(self, prefix: str = "") -> list[str]: ...
 
     def existing_topic(self, name: str) -> Topic: ...
 
@@ -115,7 +124,10 @@ def make_inbox(base: Base, store: Receiver, store_id: str) -> Inbox:
     """What appends the deliveries of other processes."""
 
     def topic(name: str, create: bool) -> Topic:  # noqa: FBT001 - handed over as it is
-        return store.topic(name) if create else store.existing_topic(name)
+        if not create:
+            return store.existing_topic(name)
+        is_new = name in _OWN_TOPICS and name not in store.topics(name)
+        return store.topic(name, **_OWN_TOPICS[name] if is_new else {})
 
     return Inbox(
         open_objects(base.layout.incoming, disk=base.disk),

@@ -117,6 +117,11 @@ class Lock(Protocol):
 
     def release(self) -> None: ...
 
+    def fileno(self) -> int:
+        """What a child process must be given for the lock to live as long as it does; -1 when
+        there is no such thing."""
+        ...
+
 
 class Disk(Protocol):
     """A file system. Paths are strings; every failure is an OSError. Safe from many threads."""
@@ -295,6 +300,9 @@ class OsLock:
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._owner = os.getpid()
+
+    def fileno(self) -> int:
+        return self._fd
 
     def release(self) -> None:
         fd, self._fd = self._fd, -1

@@ -25,6 +25,7 @@ from strandline.pipelines.positions import Position
 from strandline.spark import loading
 from strandline.spark.failures import told_briefly
 from strandline.spark.options import LOG, ReadOptions, WriteOptions, parse, parse_write
+from strandline.spark.profiles import forget_empty_profiles
 from strandline.spark.readers import BatchReader
 from strandline.spark.schema import of_arrow, spark_schema, to_arrow
 from strandline.spark.streams import StreamReader
@@ -82,6 +83,7 @@ class StrandlineSource(DataSource):
             return StreamWriter(options, encoder)
 
     def _write_options(self, schema: StructType) -> tuple[WriteOptions, Encoder | None]:
+        forget_empty_profiles()
         options = parse_write(dict(self.options))
         if options.view != LOG:
             return options, loading.encoder_for(options, schema)
@@ -90,6 +92,7 @@ class StrandlineSource(DataSource):
         return options, None
 
     def _read_options(self) -> ReadOptions:
+        forget_empty_profiles()
         return parse(dict(self.options))
 
 

@@ -226,6 +226,9 @@ class SimLock:
     def __init__(self, free: Callable[[], None]) -> None:
         self._free: Callable[[], None] | None = free
 
+    def fileno(self) -> int:
+        return -1
+
     def release(self) -> None:
         free, self._free = self._free, None
         if free is not None:

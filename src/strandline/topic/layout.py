@@ -15,6 +15,7 @@ spool/                      files on their way into the lake
 views/                      saved state of views, a reservoir; without it they are folded again
 views-spill/ views-cache/   pages of views that are not saved yet, or read from elsewhere: scratch
 incoming/                   batches that others have delivered and the writer has yet to take
+schedule/                   of each declared pipeline: its newest run, its lock, its log
 quarantine/                 files that nothing refers to, kept for two checkpoints
 damaged/                    files that a repair took out of use, kept for good
 """
@@ -44,6 +45,7 @@ class Layout:
         self.incoming = f"{directory}/incoming"
         self.views = f"{directory}/views"
         self.pins = f"{directory}/pins"
+        self.schedule = f"{directory}/schedule"
         self.quarantine = f"{directory}/quarantine"
         self.damaged = f"{directory}/damaged"
 

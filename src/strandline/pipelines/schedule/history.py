@@ -1,0 +1,101 @@
+"""The history of runs: records of the topic ``strandline.runs``, the newest ``RUNS_KEPT``.
+
+    key    name of the declaration
+    tag    outcome
+    data   the ``Run`` as JSON
+
+A scheduler may run beside the process that has the store open, so runs are delivered as rows of an
+import are (``pipelines/deliver.py``): whoever has the store open appends them, and when nobody has,
+it is opened for a moment. A run has a number, which the topic takes once: however often a delivery
+is repeated, it is in the history once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import msgspec
+import pyarrow as pa
+
+from strandline.env.clock import Clock, SystemClock
+from strandline.env.disk import OsDisk
+from strandline.env.object_store import open_objects
+from strandline.errors import Corrupt
+from strandline.inbox import delivery, staging
+from strandline.pipelines.deliver import deliver, lake_of
+from strandline.topic.topic import Topic
+from strandline.wire.pipelines import Run, RunLine
+from strandline.wiring import RUNS_TOPIC
+
+PATIENCE_S = 5.0
+_PAGE = 500
+
+
+class History:
+    """Where runs are put. Safe from many threads."""
+
+    def __init__(self, store: str, lake: str = "", *, clock: Clock | None = None) -> None:
+        """The clock measures how long a delivery may take: real time, as the disk's."""
+        self._store = store
+        self._lake = lake
+        self._clock = clock or SystemClock()
+
+    def add(self, producer: str, run: Run) -> None:
+        """Returns once it is in the topic; Unavailable when that takes too long: add it again."""
+        attempt = OsDisk().random_id().hex()
+        row = {
+            "key": pa.array([run.name.encode()], pa.binary()),
+            "tag": pa.array([run.outcome], pa.string()),
+            "data": pa.array([msgspec.json.encode(run)], pa.binary()),
+        }
+        objects = open_objects(lake_of(self._store, self._lake))
+        try:
+            key_of = partial(delivery.staged_key, producer, run.number, attempt)
+            files = staging.stage(objects, key_of, [pa.RecordBatch.from_pydict(row)])
+        finally:
+            objects.close()
+        deliver(
+            self._store,
+            RUNS_TOPIC,
+            files,
+            producer=producer,
+            number=run.number,
+            attempt=attempt,
+            lake=self._lake,
+            create=True,
+            patience_s=PATIENCE_S,
+            clock=self._clock,
+        )
+
+
+def runs_in(
+    topic: Topic, *, name: str | None = None, limit: int = 100, before: int | None = None
+) -> list[RunLine]:
+    """Runs of a declaration, or of all, the newest first."""
+    found: list[RunLine] = []
+    for line in _backwards(topic, before):
+        if name is None or line.run.name == name:
+            found.append(line)
+            if len(found) == limit:
+                break
+    return found
+
+
+def _backwards(topic: Topic, before: int | None) -> Iterator[RunLine]:
+    end = topic.head_seq + 1 if before is None else min(before, topic.head_seq + 1)
+    earliest = topic.statistics().earliest_seq
+    while end > earliest:
+        first = max(earliest, end - _PAGE)
+        page = topic.read(first - 1, end - first)
+        for record in reversed(page.records):
+            if record.seq < end:
+                yield RunLine(seq=record.seq, run=_run_of(record.data, record.seq))
+        end = first
+
+
+def _run_of(data: bytes, seq: int) -> Run:
+    try:
+        return msgspec.json.decode(data, type=Run)
+    except msgspec.MsgspecError as error:
+        raise Corrupt(f"run {seq} cannot be read ({error})", path=f"topic {RUNS_TOPIC}") from error

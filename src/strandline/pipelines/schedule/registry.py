@@ -1,0 +1,192 @@
+"""Pipelines that can be declared: name, arguments, and what runs them. One entry each.
+
+Arguments are structs, so that a declaration is checked when it is read and not in the night when it
+is due. ``run`` gets them with the ``Work`` at hand and tells what was done; a failure that a person
+must look at, such as damage that was found, is told in ``failure`` and makes the run a failed one.
+
+All of them work without the store's lock, beside whoever has it open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from strandline.errors import Invalid
+from strandline.pipelines.compact import compact
+from strandline.pipelines.engine import Engine
+from strandline.pipelines.exporting import export
+from strandline.pipelines.importing import OnBad, import_files
+from strandline.pipelines.mapping import Fields
+from strandline.pipelines.scrub import scrub
+from strandline.settings import LakeSettings
+from strandline.topic.layout import Layout
+from strandline.topic.progress import Progress
+
+
+class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a declaration tells a pipeline."""
+
+
+class Work(NamedTuple):
+    """What a pipeline works on, and with."""
+
+    store: str
+    lake: str
+    """Url of the lake, "" for the store's folder."""
+    due: str
+    """When it was due, as 20261117T030000Z: stands for ``{due}`` in paths."""
+    engine: Engine
+    progress: Progress
+
+    @property
+    def lake_place(self) -> str:
+        return self.lake or Layout(self.store).lake
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run has done."""
+
+    rows: int = 0
+    failure: str = ""
+
+
+class Pipeline(NamedTuple):
+    """One pipeline that can be declared."""
+
+    does: str
+    """In a few words, for lists."""
+    arguments: type[Arguments]
+    run: Callable[[Any, Work], Done]
+
+
+class CompactArguments(Arguments, frozen=True, kw_only=True):
+    """Of ``compact``."""
+
+    topics: tuple[str, ...] = ()
+    file_bytes: int = LakeSettings().file_bytes
+    dead_share: float = LakeSettings().dead_share
+
+
+class ScrubArguments(Arguments, frozen=True, kw_only=True):
+    """Of ``scrub``."""
+
+    topics: tuple[str, ...] = ()
+    local: bool = True
+    """Whether the store's own files are read as well."""
+
+
+class ImportArguments(Arguments, frozen=True, kw_only=True):
+    """Of ``import``."""
+
+    topic: str
+    sources: tuple[str, ...]
+    format: str = "auto"
+    fields: Fields = Fields()
+    create: bool = False
+    on_bad: OnBad = "fail"
+    splittable: bool = False
+
+
+class ExportArguments(Arguments, frozen=True, kw_only=True):
+    """Of ``export``."""
+
+    topic: str
+    to: str
+    """A folder or url; ``{due}`` in it stands for when it was due."""
+    format: str = "parquet"
+    columns: tuple[str, ...] = ()
+    data: str = ""
+    partition_by: str = ""
+    file_rows: int = 0
+
+
+def _compact(given: CompactArguments, work: Work) -> Done:
+    told = compact(
+        work.lake_place,
+        given.topics,
+        engine=work.engine,
+        settings=LakeSettings(file_bytes=given.file_bytes, dead_share=given.dead_share),
+        progress=work.progress,
+    )
+    failure = f"{told.damaged[0].topic}: {told.damaged[0].reason}" if told.damaged else ""
+    return Done(rows=told.rows_after, failure=failure)
+
+
+def _scrub(given: ScrubArguments, work: Work) -> Done:
+    told = scrub(
+        work.lake_place,
+        given.topics,
+        engine=work.engine,
+        store=work.store if given.local else "",
+        progress=work.progress,
+    )
+    if told.ok:
+        return Done()
+    first = told.findings[0]
+    return Done(failure=f"{len(told.findings)} problems, first {first.path}: {first.reason}")
+
+
+def _import(given: ImportArguments, work: Work) -> Done:
+    told = import_files(
+        work.store,
+        given.topic,
+        given.sources,
+        engine=work.engine,
+        progress=work.progress,
+        format=given.format,
+        fields=given.fields,
+        create=given.create,
+        on_bad=given.on_bad,
+        splittable=given.splittable,
+        lake=work.lake,
+    )
+    return Done(rows=told.rows or 0)
+
+
+def _export(given: ExportArguments, work: Work) -> Done:
+    told = export(
+        work.store,
+        given.topic,
+        given.to.replace("{due}", work.due),
+        engine=work.engine,
+        progress=work.progress,
+        format=given.format,
+        columns=given.columns,
+        data=given.data,
+        partition_by=given.partition_by,
+        file_rows=given.file_rows,
+        lake=work.lake,
+    )
+    return Done(rows=told.rows)
+
+
+PIPELINES: dict[str, Pipeline] = {
+    "compact": Pipeline(
+        "merge small files of the lake, drop rows that are gone", CompactArguments, _compact
+    ),
+    "scrub": Pipeline("read every byte again and tell what is damaged", ScrubArguments, _scrub),
+    "import": Pipeline("append the rows of files to a topic, each once", ImportArguments, _import),
+    "export": Pipeline("write the records of a topic to files", ExportArguments, _export),
+}
+
+
+def pipeline_of(name: str, known: Mapping[str, Pipeline] = PIPELINES) -> Pipeline:
+    """The pipeline of this name, or an error that lists those that there are."""
+    if name not in known:
+        raise Invalid(f"there is no pipeline {name!r}: there are {', '.join(known)}")
+    return known[name]
+
+
+def arguments_of(pipeline: Pipeline, given: Mapping[str, Any]) -> Arguments:
+    """Arguments as the pipeline takes them, or an error that says which is wrong."""
+    known = [field.name for field in msgspec.structs.fields(pipeline.arguments)]
+    for name in given:
+        if name not in known:
+            raise Invalid(f"there is no argument {name!r}: there are {', '.join(known)}")
+    try:
+        return msgspec.convert(dict(given), pipeline.arguments)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"arguments: {error}") from error
