@@ -1,7 +1,7 @@
 """``strandline pipeline``: work over the whole lake, here or on Spark.
 
 Pipelines need the lake and not the store's lock, so they run beside the process that writes.
-Imports and exports are in ``transfer.py``.
+Imports and exports are in ``transfer.py``, what is declared and due in ``schedule.py``.
 """
 
 from __future__ import annotations
@@ -14,36 +14,24 @@ import msgspec
 from cyclopts import App, Parameter
 
 from strandline import pipelines
-from strandline.cli import cells, lake, transfer
+from strandline.cli import cells, lake, schedule, transfer
 from strandline.cli.cells import Made, Row
 from strandline.cli.engines import HERE, Where
 from strandline.cli.options import TARGET, Flag, Target, byte_count
-from strandline.cli.output import output, print_report
+from strandline.cli.output import print_report
 from strandline.cli.progress import Steps
 from strandline.errors import Corrupt
 from strandline.settings import MIB, LakeSettings
 
 PLACE = lake.PLACE + 1  # among the commands of the help page
-_KNOWN = {
-    "compact": "merge small files of the lake, drop rows that are gone",
-    "scrub": "read every byte again and tell what is damaged",
-    "import": "append the rows of files to a topic, each once",
-    "export": "write the records of a topic to files",
-}
 app = App(name="pipeline", help="Work over a whole store, here or on Spark.", sort_key=PLACE)
 run = App(name="run", help="Run a pipeline. Killed, it goes on where it was when run again.")
 app.command(run)
 run.command(transfer.import_files, name="import")
 run.command(transfer.export, name="export")
-
-
-@app.command(name="ls", alias="list")
-def list_pipelines(*, target: Target = TARGET) -> None:
-    """List the pipelines that there are."""
-    out = output(target.output)
-    rows = [{"pipeline": name, "does": text} for name, text in _KNOWN.items()]
-    out.rows([Made(dict(row), row) for row in rows])
-    out.end()
+app.command(schedule.list_pipelines, name="ls", alias="list")
+app.command(schedule.schedule)
+app.command(schedule.runs)
 
 
 @run.command

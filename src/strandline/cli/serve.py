@@ -74,7 +74,7 @@ def serve(
         "log_format": log_format,
     }
     given = config.settings_of(
-        file=_file(config_file),
+        file=settings_file(config_file),
         environment=dict(os.environ) | dict(_named(settings or ())),
         flags={name: value for name, value in flags.items() if value is not None},
     )
@@ -85,7 +85,8 @@ def serve(
     print("stopped: everything acknowledged is on disk", file=sys.stderr)
 
 
-def _file(path: str | None) -> tuple[str, str] | None:
+def settings_file(path: str | None) -> tuple[str, str] | None:
+    """Path and text of the settings; None when none is named and none lies here."""
     if path is None and not os.path.isfile(DEFAULT_FILE):
         return None
     path = path or DEFAULT_FILE

@@ -20,6 +20,8 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 import msgspec
 
 from strandline.errors import Invalid
+from strandline.pipeline_config import Declared
+from strandline.pipelines.schedule.declared import check_declared
 from strandline.server.settings import ServerSettings
 from strandline.settings import checked
 
@@ -44,6 +46,7 @@ _KINDS: dict[Any, str] = {
     float: "a number",
     str: "text",
     tuple[str, ...]: "a list of texts",
+    tuple[Declared, ...]: "a list of tables, each written [[store.pipelines.declared]]",
 }
 _WORDS = {
     "true": True, "yes": True, "on": True, "1": True,
@@ -154,6 +157,8 @@ def _made(given: Mapping[str, Given]) -> ServerSettings:
         try:
             msgspec.convert(value, known[name])
         except msgspec.ValidationError as error:
+            if known[name] == tuple[Declared, ...] and isinstance(value, list):
+                raise Invalid(f"{place}: {error}") from error
             raise Invalid(f"{place} is {_told(known[name])}, not {value!r}") from error
         _check(name, place, value)
         branch = tree
@@ -163,6 +168,7 @@ def _made(given: Mapping[str, Given]) -> ServerSettings:
         branch[leaf] = value
     settings = msgspec.convert(tree, ServerSettings)
     checked(settings.store)
+    check_declared(settings.store.pipelines)
     return settings
 
 

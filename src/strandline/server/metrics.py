@@ -16,6 +16,7 @@ from starlette.responses import Response
 from strandline.errors import StrandlineError
 from strandline.server.call import Call
 from strandline.server.parts import Parts
+from strandline.server.pipelines import told_for_metrics
 from strandline.server.routing import Answer, Need, Route
 from strandline.wal.numbers import SYNC_BUCKETS_US
 
@@ -79,6 +80,12 @@ FAMILIES: dict[str, Family] = {
     "strandline_wal_queue_depth_peak": Family("gauge", "The most that waited for one sync"),
     "strandline_wal_read_only": Family("gauge", "1 when a log takes nothing any more"),
     "strandline_wal_fsync_latency_us": Family("histogram", "Microseconds that a sync took"),
+    "strandline_pipeline_runs_total": Family("counter", "Runs of a declared pipeline"),
+    "strandline_pipeline_failures_total": Family("counter", "Those that failed or were lost"),
+    "strandline_pipeline_running": Family("gauge", "1 while a declared pipeline runs"),
+    "strandline_pipeline_last_success_timestamp_seconds": Family(
+        "gauge", "When a run last ended well, since 1970"
+    ),
     "strandline_topic_head_seq": Family("gauge", "The newest seq"),
     "strandline_topic_earliest_seq": Family("gauge", "The first live seq"),
     "strandline_topic_records_live": Family("gauge", "Live records"),
@@ -104,6 +111,7 @@ def gather(parts: Parts) -> list[Sample]:
         *_of_server(parts),
         *_of_store(parts),
         *_of_log(parts),
+        *(Sample(*told) for told in told_for_metrics(parts.schedule)),
         *(_of_each_topic(parts) if parts.settings.metrics_per_topic else ()),
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from strandline.env.clock import Clock
+from strandline.pipelines.schedule.schedule import Schedule
 from strandline.server.auth import Auth
 from strandline.server.bridge import Bridge
 from strandline.server.counters import Counters
@@ -25,6 +26,7 @@ class Parts:
         bridge: Bridge,
         auth: Auth,
         hub: Hub,
+        schedule: Schedule,
     ) -> None:
         self.store = store
         self.settings = settings
@@ -34,6 +36,8 @@ class Parts:
         """Who asks, and whether he may: ``authenticate``, ``authorise``."""
         self.hub = hub
         """Live delivery: who waits for which topic."""
+        self.schedule = schedule
+        """Declared pipelines: ``pipelines.py``."""
         self.draining = False
         """Whether the server is going down: streams end, requests get 503."""
         self.handles: dict[str, Topic] = {}

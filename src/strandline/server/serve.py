@@ -27,7 +27,8 @@ from strandline.env import listening
 from strandline.env.clock import Clock, SystemClock
 from strandline.env.disk import Disk
 from strandline.errors import Invalid, Unavailable
-from strandline.server import binding, tls
+from strandline.pipelines.schedule.schedule import Schedule
+from strandline.server import binding, pipelines, tls
 from strandline.server.app import make_app
 from strandline.server.auth import Auth
 from strandline.server.bridge import Bridge
@@ -64,6 +65,13 @@ class Serving:
         self._clock = clock or SystemClock()
         self._disk = disk
         self._context = tls.make_context(settings.tls)
+        self._schedule = Schedule(  # before anything is bound: a bad declaration is told at once
+            settings.data,
+            settings.store.pipelines,
+            lake=settings.store.lake.url,
+            clock=self._clock,
+            disk=disk,
+        )
         self._on_bound = on_bound
         self._on_ready = on_ready
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -118,14 +126,21 @@ class Serving:
             binding.check_tokens(self.settings, has_tokens=parts.auth.has_tokens)
             parts.hub.start()
             parts.auth.start()
+            scheduling = pipelines.job_of(parts)
             self.parts, door.app = parts, make_app(parts)
             listener.serve(parts)
+            if scheduling is not None:
+                scheduling.start()
             self._on_ready(self)
             await self._stopping.wait()
             parts.draining = True
             await listener.drain(parts.hub.drain())
             await parts.auth.stop()
+            if scheduling is not None:
+                await asyncio.to_thread(scheduling.stop)
         finally:
+            # While the store is open: it takes what the runs leave for the history.
+            await asyncio.to_thread(parts.schedule.stop)
             await asyncio.to_thread(parts.bridge.close)
 
     def _open(self, door: Door) -> Store:
@@ -143,7 +158,15 @@ class Serving:
         bridge = Bridge()
         hub = Hub(store=store, settings=settings, clock=clock, bridge=bridge)
         auth.on_revoked(hub.close_streams_of)
-        return Parts(store=store, settings=settings, clock=clock, bridge=bridge, auth=auth, hub=hub)
+        return Parts(
+            store=store,
+            settings=settings,
+            clock=clock,
+            bridge=bridge,
+            auth=auth,
+            hub=hub,
+            schedule=self._schedule,
+        )
 
     def _bind(self) -> list[socket]:
         address = self.address

@@ -23,6 +23,7 @@ from strandline.client.asynchronous.connection import AsyncConnection
 from strandline.client.asynchronous.groups import AsyncGroup, AsyncGroups
 from strandline.client.asynchronous.kv import AsyncKv
 from strandline.client.asynchronous.metrics import AsyncMetrics
+from strandline.client.asynchronous.pipelines import AsyncPipelines
 from strandline.client.asynchronous.queue import AsyncQueue
 from strandline.client.asynchronous.route import AsyncRoute
 from strandline.client.asynchronous.routers import AsyncRouters
@@ -180,6 +181,11 @@ class AsyncStore:
     def routers(self) -> AsyncRouters:
         """What forwards records from topic to topic."""
         return AsyncRouters(self._at)
+
+    @cached_property
+    def pipelines(self) -> AsyncPipelines:
+        """What the server runs when it is due: docs/guide/pipelines.md."""
+        return AsyncPipelines(self._at)
 
     @cached_property
     def tokens(self) -> AsyncTokens:

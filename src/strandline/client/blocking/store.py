@@ -24,6 +24,7 @@ from strandline.client.blocking.connection import RemoteConnection
 from strandline.client.blocking.groups import RemoteGroup, RemoteGroups
 from strandline.client.blocking.kv import RemoteKv
 from strandline.client.blocking.metrics import RemoteMetrics
+from strandline.client.blocking.pipelines import RemotePipelines
 from strandline.client.blocking.queue import RemoteQueue
 from strandline.client.blocking.route import RemoteRoute
 from strandline.client.blocking.routers import RemoteRouters
@@ -181,6 +182,11 @@ class RemoteStore:
     def routers(self) -> RemoteRouters:
         """What forwards records from topic to topic."""
         return RemoteRouters(self._at)
+
+    @cached_property
+    def pipelines(self) -> RemotePipelines:
+        """What the server runs when it is due: docs/guide/pipelines.md."""
+        return RemotePipelines(self._at)
 
     @cached_property
     def tokens(self) -> RemoteTokens:

@@ -9,12 +9,15 @@ All of them work without the store's lock, beside whoever has it open.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
+from strandline.env.disk import OsDisk
+from strandline.env.object_store import open_objects
 from strandline.errors import Invalid
+from strandline.lake.terms import identity_of
 from strandline.pipelines.compact import compact
 from strandline.pipelines.engine import Engine
 from strandline.pipelines.exporting import export
@@ -24,6 +27,7 @@ from strandline.pipelines.scrub import scrub
 from strandline.settings import LakeSettings
 from strandline.topic.layout import Layout
 from strandline.topic.progress import Progress
+from strandline.topic.verify import verify_store
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,6 +48,16 @@ class Work(NamedTuple):
     @property
     def lake_place(self) -> str:
         return self.lake or Layout(self.store).lake
+
+    def has_no_lake(self) -> bool:
+        """Whether nothing was ever moved into the store's own folder: no reason to fail."""
+        if self.lake:
+            return False
+        objects = open_objects(Layout(self.store).lake)
+        try:
+            return identity_of(objects) is None
+        finally:
+            objects.close()
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,6 +118,8 @@ class ExportArguments(Arguments, frozen=True, kw_only=True):
 
 
 def _compact(given: CompactArguments, work: Work) -> Done:
+    if work.has_no_lake():
+        return Done()
     told = compact(
         work.lake_place,
         given.topics,
@@ -116,6 +132,9 @@ def _compact(given: CompactArguments, work: Work) -> Done:
 
 
 def _scrub(given: ScrubArguments, work: Work) -> Done:
+    if work.has_no_lake():
+        problems = verify_store(OsDisk(), work.store, lake=False).problems if given.local else []
+        return _found([(each.path, each.reason) for each in problems])
     told = scrub(
         work.lake_place,
         given.topics,
@@ -123,10 +142,14 @@ def _scrub(given: ScrubArguments, work: Work) -> Done:
         store=work.store if given.local else "",
         progress=work.progress,
     )
-    if told.ok:
+    return _found([(each.path, each.reason) for each in told.findings])
+
+
+def _found(problems: Sequence[tuple[str, str]]) -> Done:
+    if not problems:
         return Done()
-    first = told.findings[0]
-    return Done(failure=f"{len(told.findings)} problems, first {first.path}: {first.reason}")
+    path, reason = problems[0]
+    return Done(failure=f"{len(problems)} problems, the first in {path}: {reason}")
 
 
 def _import(given: ImportArguments, work: Work) -> Done:

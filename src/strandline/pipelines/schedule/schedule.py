@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -87,8 +87,8 @@ class Schedule:
         self._ended: list[Run] = []
         self._again_s: dict[str, float] = {}
 
-    def look(self) -> list[Run]:
-        """Begin what is due, as far as there is room; what has begun.
+    def look(self, names: Collection[str] | None = None) -> list[Run]:
+        """Begin what is due, of these or all, as far as there is room; what has begun.
 
         When something stands in the way of one, the others begin all the same; when there is
         nothing to begin any more, it is raised.
@@ -96,7 +96,8 @@ class Schedule:
         begun, failures = list[Run](), list[Exception]()
         for declared in self._declared.values():
             try:
-                if not self._stopping.is_set() and self._needs_a_look(declared):
+                meant = names is None or declared.name in names
+                if meant and not self._stopping.is_set() and self._needs_a_look(declared):
                     run = self._begin(declared, asked=False)
                     begun += [] if run is None else [run]
             except (OSError, StrandlineError) as error:  # the others must not wait for this one
@@ -115,9 +116,15 @@ class Schedule:
         return run
 
     def once(self) -> list[Run]:
-        """Run all that is due now, and wait; what was run."""
-        while self.look():
+        """Run all that is due now, each once, and wait; what was run."""
+        left = set(self._declared)
+        while begun := self.look(left):
+            left -= {run.name for run in begun}
             self.wait()
+        return self.ended()
+
+    def ended(self) -> list[Run]:
+        """Runs that were begun here and have ended since the last call."""
         with self._guard:
             ended, self._ended = self._ended, []
         return ended
@@ -129,8 +136,12 @@ class Schedule:
 
     def stop(self) -> None:
         """End what runs here, begin nothing any more; returns when it is over."""
-        self._stopping.set()
+        self.stop_soon()
         self.wait()
+
+    def stop_soon(self) -> None:
+        """The same without waiting, as a signal may do it."""
+        self._stopping.set()
 
     def status(self) -> list[Scheduled]:
         """Every declared pipeline, by name."""
