@@ -39,6 +39,8 @@ from strandline.wire.pipelines import Outcome, Run, Scheduled
 ATTEMPTS_MAX = 3
 FAILURE_MAX = 2_000
 """Characters of a failure that are kept."""
+_PATIENCE_S = 10.0
+_LOOK_S = 0.05
 _AGAIN_S = 30.0  # between attempts to put a run into the history
 _FAILURES: tuple[Outcome, ...] = ("failed", "timeout", "lost")
 
@@ -110,10 +112,17 @@ class Schedule:
         """Run a declared pipeline now, due or not."""
         if name not in self._declared:
             raise UnknownPipeline(name)
-        run = self._begin(self._declared[name], asked=True)
-        if run is None:
-            raise PipelineBusy(name)
-        return run
+        deadline = self._clock.monotonic() + _PATIENCE_S
+        while True:
+            run = self._begin(self._declared[name], asked=True)
+            if run is not None:
+                return run
+            state = self._ledger.load(name)
+            running = state is None or state.is_unfinished
+            if running or self._clock.monotonic() > deadline:
+                raise PipelineBusy(name)
+            # It has ended, and is being put into the history.
+            self._clock.wait(self._stopping, _LOOK_S)
 
     def once(self) -> list[Run]:
         """Run all that is due now, each once, and wait; what was run."""
