@@ -22,6 +22,8 @@ EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 README_EXAMPLE_LINES_MAX = 10
 THE_FIRST_COMES_FIRST = {"docs/guide/lake.md"}
 """Pages whose first example makes what the others read."""
+NOTEBOOKS = {"docs/guide/notebook.md"}
+"""Pages whose examples are cells: each goes on where the one before it ended."""
 SERVED = "http://127.0.0.1:4000"
 """Where examples find a server: the test runs one, at another port."""
 ENGINES = {"import polars": "polars", ".to_pandas()": "pandas", "SparkSession": "pyspark"}
@@ -32,10 +34,17 @@ NEEDS_SPARK = [
     pytest.mark.spark,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # Spark's own sockets
 ]
+
+
+def _examples(page: str) -> list[str]:
+    found = EXAMPLE.findall(read_document(page))
+    return ["\n".join(found)] if page in NOTEBOOKS else found
+
+
 EXAMPLES = [
     pytest.param(page, text, id=f"{page}-{number}", marks=NEEDS_SPARK if "spark" in text else ())
     for page in PAGES
-    for number, text in enumerate(EXAMPLE.findall(read_document(page)), start=1)
+    for number, text in enumerate(_examples(page), start=1)
 ]
 
 

@@ -57,8 +57,8 @@ def _defaults(group: msgspec.Struct, before: str = "") -> Iterator[tuple[str, st
 
 
 def _shown(default: object) -> str:
-    if default == "":
-        return "empty"
+    if default in ("", ()):
+        return "empty" if default == "" else "none"
     if isinstance(default, ViewConfigs) and not default:
         return "none"
     if isinstance(default, float) and not default.is_integer():

@@ -21,23 +21,29 @@ exporting.py     a topic into files
 export_plan.py   which seqs, and the ranges into which they are cut
 rendering.py     records as Parquet, CSV, JSON lines
 expanding.py     fields of JSON as columns
+
+schedule/        pipelines that a store declares, run when they are due
 """
 
+from strandline.pipeline_config import Declared
 from strandline.pipelines.compact import CompactSummary, SkippedGroup, compact
 from strandline.pipelines.engine import Embedded, Engine, choose
 from strandline.pipelines.exporting import ExportSummary, export
 from strandline.pipelines.importing import ImportSummary, import_files
 from strandline.pipelines.mapping import BadRow, Fields
+from strandline.pipelines.schedule.schedule import Schedule
 from strandline.pipelines.scrub import ScrubFinding, ScrubSummary, scrub
 
 __all__ = [
     "BadRow",
     "CompactSummary",
+    "Declared",
     "Embedded",
     "Engine",
     "ExportSummary",
     "Fields",
     "ImportSummary",
+    "Schedule",
     "ScrubFinding",
     "ScrubSummary",
     "SkippedGroup",
