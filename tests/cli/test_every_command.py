@@ -122,7 +122,9 @@ lake relocate
 lake files orders
 lake topics
 lake sweep
-pipeline ls
+pipeline ls --config declared.toml
+pipeline schedule --once --config declared.toml
+pipeline runs
 pipeline run export --topic orders --to exported --format jsonl
 pipeline run import exported --topic copied --create --data data --dry-run
 pipeline run compact --dry-run
@@ -162,6 +164,8 @@ context show
 context ls
 context rm here
 """
+DECLARED = '[[store.pipelines.declared]]\nname = "daily"\npipeline = "scrub"\nevery = "1d"\n'
+"""A file of settings for commands that want one."""
 MISTAKES = {
     "mistyped command": "tial orders",
     "mistyped command of a group": "kv gett profiles a",
@@ -199,6 +203,7 @@ def test_every_command_runs(program: Program, tmp_path: Path, data_dir: str, par
         fill(store)  # the topic orders, most of it in the lake
         with store.group("orders", "billing").join("w"):
             pass
+    (tmp_path / "declared.toml").write_text(DECLARED)
     failures = {}
     printed: dict[str, str] = {}
 

@@ -23,7 +23,7 @@ from tests.house.tree import ROOT
 PROJECT = ROOT / "examples" / "declarative"
 STORAGE = "file:///tmp/strandline-declarative"
 RUN = ("run", "--properties-file", "spark.conf")
-SECONDS_MAX = 240
+SECONDS_MAX = 400
 
 pytestmark = pytest.mark.spark
 
@@ -43,6 +43,7 @@ def test_the_files_of_the_example_load():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_the_example_reads_on_run_after_run(tmp_path: Path):
     try:
         check_java()
