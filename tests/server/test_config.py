@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from strandline.errors import Invalid
+from strandline.pipeline_config import Declared
 from strandline.server import binding, config
 from strandline.server.proxies import Proxies
 from strandline.server.settings import ServerSettings, TlsSettings
@@ -224,11 +225,17 @@ def _other(kind: object) -> object:
         return 77.5
     if kind == tuple[str, ...]:
         return ("a", "b")
+    if kind == tuple[Declared, ...]:
+        return (Declared(name="nightly", pipeline="compact", every="1d"),)
     return {"Literal['none', 'zstd']": "zstd"}.get(str(kind).replace("typing.", ""), "json")
 
 
 def _text(value: object) -> str:
-    return ",".join(value) if isinstance(value, tuple) else str(value)
+    if not isinstance(value, tuple):
+        return str(value)
+    if isinstance(value[0], Declared):
+        return msgspec.json.encode(value).decode()
+    return ",".join(value)
 
 
 def _at(settings: object, name: str) -> object:

@@ -8,15 +8,20 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from strandline.cli.main import make_app
+from strandline.pipeline_config import Declared
 from strandline.server import metrics
 from strandline.server.dashboard import PANELS, dashboard
 from strandline.server.metrics import FAMILIES, Sample, as_text
 from strandline.server.settings import ServerSettings
+from strandline.settings import PipelineSettings, Settings
 from tests.server.running import running
 from tests.server.topics_face import Face
 
 NAMES = re.compile(r"strandline_\w+")
-PER_TOPIC = ServerSettings(metrics_per_topic=True)
+NIGHTLY = Declared(name="nightly", pipeline="scrub", at="30 3 * * *")
+PER_TOPIC = ServerSettings(
+    metrics_per_topic=True, store=Settings(pipelines=PipelineSettings(declared=(NIGHTLY,)))
+)
 
 
 def test_prometheus_can_read_what_is_told(tmp_path):

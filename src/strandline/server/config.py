@@ -5,9 +5,10 @@
                          [store.wal]                      STRANDLINE_STORE__WAL__SHARDS=2
                          shards = 2
 
-In the environment two underscores stand between groups; lists are separated by commas. Every error
-names the place, the setting and what is allowed. ``STRANDLINE_STORE``, ``STRANDLINE_LAKE_URL`` and
-``STRANDLINE_VIEWS_URL`` mean here what they mean to every command.
+In the environment two underscores stand between groups; lists are separated by commas, declared
+pipelines are JSON. Every error names the place, the setting and what is allowed.
+``STRANDLINE_STORE``, ``STRANDLINE_LAKE_URL`` and ``STRANDLINE_VIEWS_URL`` mean here what they mean
+to every command.
 """
 
 from __future__ import annotations
@@ -145,6 +146,11 @@ def _parsed(variable: str, text: str, kind: Any) -> object:
             return int(text) if kind is int else float(text)
         except ValueError as error:
             raise Invalid(f"{variable} is {_told(kind)}, not {text!r}") from error
+    if kind == tuple[Declared, ...]:
+        try:
+            return msgspec.json.decode(text)
+        except msgspec.DecodeError as error:
+            raise Invalid(f"{variable} is a list of declarations as JSON: {error}") from error
     if kind == tuple[str, ...]:
         return [part.strip() for part in text.split(",") if part.strip()]
     return text

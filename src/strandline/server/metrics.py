@@ -84,7 +84,7 @@ FAMILIES: dict[str, Family] = {
     "strandline_pipeline_failures_total": Family("counter", "Those that failed or were lost"),
     "strandline_pipeline_running": Family("gauge", "1 while a declared pipeline runs"),
     "strandline_pipeline_last_success_timestamp_seconds": Family(
-        "gauge", "When a run last ended well, since 1970"
+        "gauge", "When a run last ended well, since 1970; 0 for never"
     ),
     "strandline_topic_head_seq": Family("gauge", "The newest seq"),
     "strandline_topic_earliest_seq": Family("gauge", "The first live seq"),

@@ -66,9 +66,8 @@ def told_for_metrics(schedule: Schedule) -> Iterator[tuple[str, float, dict[str,
         yield "strandline_pipeline_runs_total", each.runs, labels
         yield "strandline_pipeline_failures_total", each.failures, labels
         yield "strandline_pipeline_running", each.running, labels
-        if each.last_success_us is not None:
-            name = "strandline_pipeline_last_success_timestamp_seconds"
-            yield name, each.last_success_us / 1e6, labels
+        name = "strandline_pipeline_last_success_timestamp_seconds"
+        yield name, (each.last_success_us or 0) / 1e6, labels
 
 
 def _runs(parts: Parts, query: RunsQuery) -> list[RunLine]:
