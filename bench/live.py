@@ -17,9 +17,8 @@ import contextlib
 import json
 import os
 import re
-import selectors
+import resource
 import socket
-import struct
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,22 +26,27 @@ from typing import NamedTuple
 
 import msgspec
 
-from bench.load import Plan
-from bench.measure import Figure, percentile
+from bench import load
+from bench.load import Plan, Result, Watchers, cpu_s
+from bench.measure import Figure
 from bench.servers import (
     RECORD,
+    UPGRADE,
+    client_frame,
     nats_server,
     redis_server,
+    resp,
     strandline_server,
 )
 
 WATCHERS = (1, 100, 1000)
-ROUNDS = {1: 400, 100: 100, 1000: 20}
+ROUNDS = {1: 1000, 100: 300, 1000: 60}
 SECONDS = 2.0
 WINDOW = 64
-IDLE = 1000
+IDLE = 999  # and one more; a token may have 1,000 streams
 GOALS_MS = {100: 1.0, 1000: 10.0}
 GOAL_IDLE_KB = 50.0
+GOAL_IDLE_CPU = 0.02
 _LATE_S = 30.0
 _HOST = "127.0.0.1"
 
@@ -57,228 +61,167 @@ class Way(NamedTuple):
     """A new watcher, which will be told of what is appended from now on."""
     sign: bytes
     """What every delivery has once, and nothing else."""
-    again: Callable[[bytes], bytes] | None = None
-    """What to send after a delivery, to be told of the next."""
+    again: bytes = b""
+    """What to send after a delivery, to be told of the next, up to the newest id."""
 
 
 class Taken(NamedTuple):
     """What was measured in one way with so many watchers."""
 
-    latencies_ms: list[float]
-    deliveries_s: float
+    paced: Result
+    saturated: Result
 
 
-def run(folder: Path, *, scale: float) -> list[Figure]:
-    figures: list[Figure] = []
-    with _ways(folder) as (ways, server_pid):
-        figures.append(_idle(ways[0], server_pid, max(50, int(IDLE * min(1.0, scale)))))
-        figures.append(_idle(ways[1], server_pid, max(50, int(IDLE * min(1.0, scale)))))
+def run(folder: Path, *, scale: float) -> Iterator[Figure]:
+    """Idle watchers, then deliveries; one after the other, as they are measured."""
+    _allow_sockets()
+    with _ways(folder) as (ways, core):
+        count = max(50, int(IDLE * min(1.0, scale)))
+        idle = {way.name: _idle(way, count) for way in ways[:2]}
+        for name, (each_kb, busy) in idle.items():
+            yield from _told_idle(name, count, each_kb, busy)
         for count in WATCHERS:
-            taken = {way.name: _measure(way, count, scale) for way in ways}
-            figures += _told(taken, count)
-    return figures
+            taken = {way.name: _measure(way, count, scale, core) for way in ways}
+            yield from _told(taken, count)
 
 
-def _told(taken: dict[str, Taken], count: int) -> list[Figure]:
-    figures = []
+def _told(taken: dict[str, Taken], count: int) -> Iterator[Figure]:
     who = f"{count} watcher{'s' if count > 1 else ''}"
-    for name, found in taken.items():
-        p50 = percentile(found.latencies_ms, 0.5)
+    for name, (paced, saturated) in taken.items():
         ours = name.startswith("Strandline")
         goal = GOALS_MS.get(count) if ours else None
-        figures.append(
-            Figure(
-                name=f"live: append to delivery, {who}, {name}, p50",
-                value=p50,
-                unit="ms",
-                goal=f"< {goal} ms" if goal else "",
-                met=p50 < goal if goal else None,
-                note=f"p99 {percentile(found.latencies_ms, 0.99):.2f} ms",
-            )
+        yield Figure(
+            name=f"live: append to delivery, {who}, {name}, p50",
+            value=paced.p50_ms,
+            unit="ms",
+            goal=f"< {goal:g} ms" if goal else "",
+            met=paced.p50_ms < goal if goal else None,
+            note=f"p99 {paced.p99_ms:.2f} ms",
         )
-        figures.append(
-            Figure(
-                name=f"live: saturated, {who}, {name}",
-                value=found.deliveries_s,
-                unit="deliveries/s",
-            )
+        cpu_us = 1e6 * saturated.server_cpu_s / max(1.0, saturated.deliveries_per_s)
+        yield Figure(
+            name=f"live: saturated, {who}, {name}",
+            value=saturated.deliveries_per_s,
+            unit="deliveries/s",
+            note=f"{cpu_us:.2f} us of CPU each, {saturated.requests_per_s:,.0f} appends/s",
         )
-    return figures
 
 
-def _idle(way: Way, pid: int, count: int) -> Figure:
-    """What watchers cost that are told nothing."""
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(way.watch())
-        time.sleep(0.5)
-        before = _private_kb(pid)
-        for _ in range(count):
-            stack.enter_context(way.watch())
-        time.sleep(0.5)
-        each = (_private_kb(pid) - before) / count
-        busy_before = _cpu_s(pid)
-        time.sleep(2.0)
-        busy = (_cpu_s(pid) - busy_before) / 2.0
-    return Figure(
-        name=f"live: an idle watcher, {way.name}",
-        value=each,
+def _told_idle(name: str, count: int, each_kb: float, busy: float) -> Iterator[Figure]:
+    yield Figure(
+        name=f"live: an idle watcher, {name}",
+        value=each_kb,
         unit="KB",
         goal=f"< {GOAL_IDLE_KB:.0f} KB",
-        met=each < GOAL_IDLE_KB,
-        note=f"{count} of them, {100 * busy:.1f} % of a core",
+        met=each_kb < GOAL_IDLE_KB,
+        note=f"{count} of them",
+    )
+    yield Figure(
+        name=f"live: CPU beside {count} idle watchers, {name}",
+        value=100 * busy,
+        unit="% of a core more than without",
+        goal=f"< {100 * GOAL_IDLE_CPU:.0f} %",
+        met=busy < GOAL_IDLE_CPU,
     )
 
 
-def _measure(way: Way, count: int, scale: float) -> Taken:
-    with _Watching(way, count) as watching:
-        for _ in range(3):
-            watching.one()
-        latencies: list[float] = []
-        for _ in range(max(5, int(ROUNDS[count] * scale))):
-            latencies += watching.one()
-            time.sleep(0.001)
-        return Taken(latencies, watching.many(SECONDS * min(1.0, scale)))
+def _idle(way: Way, count: int) -> tuple[float, float]:
+    """What watchers cost that are told nothing: KB of memory each, and CPU of all of them."""
+    pid = way.plan.pid
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(way.watch())
+        time.sleep(0.5)
+        before_kb, before = _private_kb(pid), _busy(pid)
+        for _ in range(count):
+            stack.enter_context(_patiently(way.watch))
+        time.sleep(0.5)
+        each_kb = (_private_kb(pid) - before_kb) / count
+        return each_kb, _busy(pid) - before
 
 
-class _Watching:
-    """Watchers and one who appends. Owned by one thread."""
+def _patiently(watch: Callable[[], socket.socket]) -> socket.socket:
+    """A watcher; while those before it are still leaving, a server may have no room for it."""
+    deadline = time.monotonic() + _LATE_S
+    while True:
+        try:
+            return watch()
+        except (AssertionError, OSError, KeyError):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
 
-    def __init__(self, way: Way, count: int) -> None:
-        self._way = way
-        self._selector = selectors.EpollSelector()
-        self._watchers = [way.watch() for _ in range(count)]
-        for watcher in self._watchers:
-            watcher.setblocking(False)
-            self._selector.register(watcher, selectors.EVENT_READ)
-        self._tails = dict.fromkeys(self._watchers, b"")
-        self._writer = socket.create_connection((_HOST, way.plan.port), _LATE_S)
-        self._writer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if way.plan.greeting:
-            self._writer.sendall(way.plan.greeting)
-            said = b""
-            while way.plan.welcome not in said:
-                said += self._writer.recv(65536)
 
-    def __enter__(self) -> _Watching:
-        return self
+def _busy(pid: int) -> float:
+    began_s, began = cpu_s(pid), time.perf_counter()
+    time.sleep(2.0)
+    return (cpu_s(pid) - began_s) / (time.perf_counter() - began)
 
-    def __exit__(self, *_: object) -> None:
-        for each in (*self._watchers, self._writer):
+
+def _measure(way: Way, count: int, scale: float, core: int | None) -> Taken:
+    sockets = [_patiently(way.watch) for _ in range(count)]
+    watchers = Watchers(sockets=sockets, sign=way.sign, again=way.again)
+    try:
+        rounds = max(5, int(ROUNDS[count] * scale))
+        paced = load.paced(way.plan, watchers, rounds=rounds, core=core)
+        saturated = load.flood(
+            way.plan,
+            in_flight=WINDOW,
+            seconds=SECONDS * min(1.0, max(0.25, scale)),
+            core=core,
+            watchers=watchers,
+        )
+        return Taken(paced, saturated)
+    finally:
+        for each in sockets:
             each.close()
-        self._selector.close()
-
-    def one(self) -> list[float]:
-        """Append one record; how long it took to each watcher, in milliseconds."""
-        took: list[float] = []
-        began = time.perf_counter()
-        self._writer.sendall(self._way.plan.request)
-        while len(took) < len(self._watchers):
-            events = self._selector.select(_LATE_S)
-            assert events, f"{self._way.name}: {len(took)} of {len(self._watchers)} were told"
-            for key, _ in events:
-                if self._taken(key.fileobj):  # type: ignore[arg-type]  # only sockets are there
-                    took.append((time.perf_counter() - began) * 1000)
-        self._acknowledged(1)
-        return took
-
-    def many(self, seconds: float) -> float:
-        """Keep a window of appends under way; deliveries per second."""
-        writer, plan = self._writer, self._way.plan
-        writer.setblocking(False)
-        self._selector.register(writer, selectors.EVENT_READ)
-        began = time.perf_counter()
-        sent = acknowledged = delivered = 0
-        tail = b""
-        while time.perf_counter() - began < seconds:
-            room = WINDOW - (sent - acknowledged)
-            if room >= WINDOW // 2:
-                writer.setblocking(True)
-                writer.sendall(plan.request * room)
-                writer.setblocking(False)
-                sent += room
-            for key, _ in self._selector.select(0.05):
-                if key.fileobj is writer:
-                    data = tail + writer.recv(1 << 18)
-                    acknowledged += data.count(plan.acknowledged)
-                    tail = _tail(data, plan.acknowledged)
-                else:
-                    delivered += self._taken(key.fileobj)  # type: ignore[arg-type]  # as above
-        took = time.perf_counter() - began
-        self._selector.unregister(writer)
-        writer.setblocking(True)
-        return delivered / took
-
-    def _acknowledged(self, count: int) -> None:
-        data = b""
-        while data.count(self._way.plan.acknowledged) < count:
-            data += self._writer.recv(65536)
-
-    def _taken(self, watcher: socket.socket) -> int:
-        """Deliveries that have arrived at a watcher."""
-        sign = self._way.sign
-        data = self._tails[watcher] + watcher.recv(1 << 18)
-        self._tails[watcher] = _tail(data, sign)
-        found = data.count(sign)
-        if found and self._way.again is not None:
-            watcher.sendall(self._way.again(data))
-        return found
-
-
-def _tail(data: bytes, sign: bytes) -> bytes:
-    """What may be the beginning of the next sign."""
-    return data[
-        max(len(data) - len(sign) + 1, data.rfind(sign) + len(sign) if sign in data else 0) :
-    ]
 
 
 @contextlib.contextmanager
-def _ways(folder: Path) -> Iterator[tuple[list[Way], int]]:
+def _ways(folder: Path) -> Iterator[tuple[list[Way], int | None]]:
+    """Ours first, then those that are installed; and the core of the client."""
     cores = sorted(os.sched_getaffinity(0))
-    core = cores[0] if len(cores) > 1 else None
+    core, other = (cores[0], cores[1]) if len(cores) > 1 else (None, None)
     with contextlib.ExitStack() as stack:
-        before = _children()
-        ours = stack.enter_context(strandline_server(folder, core))
-        (pid,) = _children() - before
+        folder = folder / "live"
+        folder.mkdir()
+        ours = stack.enter_context(strandline_server(folder, core))[0]
         plan = ours.plan("cached", 1)
         assert plan is not None
         ways = [
             Way("Strandline SSE", plan, lambda: _sse(plan.port), b'"$seq":'),
             Way("Strandline WebSocket", plan, lambda: _websocket(plan.port), b'"$seq":'),
         ]
-        redis = stack.enter_context(redis_server(folder, core))
-        redis_plan = redis.plan("cached", 1) if redis else None
-        if redis_plan is not None:
-            ways += _redis_ways(redis_plan)
-        nats = stack.enter_context(nats_server(folder, core))
-        nats_plan = nats.plan("cached", 1) if nats else None
-        if nats_plan is not None:
-            ways.append(Way("NATS", nats_plan, lambda: _nats(nats_plan.port), b"MSG log "))
-        if core is not None:
-            os.sched_setaffinity(0, set(cores[1:]))
-            stack.callback(os.sched_setaffinity, 0, set(cores))
-        yield ways, pid
+        for server in stack.enter_context(redis_server(folder, core))[:1]:
+            ways += _redis_ways(server.plan("cached", 1))
+        for server in stack.enter_context(nats_server(folder, core)):
+            ways.append(_nats_way(server.plan("cached", 1)))
+        yield ways, other
 
 
-def _redis_ways(plan: Plan) -> list[Way]:
+def _redis_ways(plan: Plan | None) -> list[Way]:
+    assert plan is not None
+    # Watchers wait for the stream: it must not go when somebody comes to append.
+    plan = msgspec.structs.replace(plan, greeting=b"", welcome=b"")
     publish = msgspec.structs.replace(
-        plan, request=_resp(b"PUBLISH", b"told", RECORD), acknowledged=b":"
+        plan, request=resp(b"PUBLISH", b"told", RECORD), acknowledged=b":"
     )
-    newest = _resp(b"XREAD", b"BLOCK", b"0", b"STREAMS", b"log", b"$")
+    newest = resp(b"XREAD", b"BLOCK", b"0", b"STREAMS", b"log", b"$")
+    subscribe = resp(b"SUBSCRIBE", b"told")
     return [
-        Way("Redis XREAD BLOCK", plan, lambda: _redis(plan.port, newest, b""), RECORD, _read_on),
         Way(
-            "Redis PUBLISH",
-            publish,
-            lambda: _redis(plan.port, _resp(b"SUBSCRIBE", b"told"), b"subscribe"),
+            "Redis XREAD BLOCK",
+            plan,
+            lambda: _redis(plan.port, newest, b""),
             RECORD,
+            newest[: newest.rindex(b"$1")],
         ),
+        Way("Redis PUBLISH", publish, lambda: _redis(plan.port, subscribe, b"subscribe"), RECORD),
     ]
 
 
-def _read_on(data: bytes) -> bytes:
-    """Ask for what comes behind the last entry that was told."""
-    newest = re.findall(rb"\r\n(\d+-\d+)\r\n", data)[-1]
-    return _resp(b"XREAD", b"BLOCK", b"0", b"STREAMS", b"log", newest)
+def _nats_way(plan: Plan | None) -> Way:
+    assert plan is not None
+    return Way("NATS", plan, lambda: _nats(plan.port), b"MSG log ")
 
 
 def _sse(port: int) -> socket.socket:
@@ -300,22 +243,16 @@ def _sse(port: int) -> socket.socket:
 
 def _websocket(port: int) -> socket.socket:
     watcher = _connected(port)
-    key = base64.b64encode(os.urandom(16))
-    watcher.sendall(
-        b"GET /v0/ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        b"Sec-WebSocket-Key: %b\r\nSec-WebSocket-Version: 13\r\n\r\n" % key
-    )
+    watcher.sendall(UPGRADE % base64.b64encode(os.urandom(16)))
     _until(watcher, b"\r\n\r\n")
-    message = b'{"op":"subscribe","topic":"cached","tail":true}'
-    # Clients mask; a mask of zeros leaves the message as it is.
-    watcher.sendall(struct.pack("!BB", 0x81, 0x80 | len(message)) + bytes(4) + message)
+    watcher.sendall(client_frame(b'{"op":"subscribe","topic":"cached","tail":true}'))
     _until(watcher, b"caught_up")
     return watcher
 
 
 def _redis(port: int, request: bytes, sign: bytes) -> socket.socket:
     watcher = _connected(port)
-    watcher.sendall(_resp(b"PING") + request)
+    watcher.sendall(resp(b"PING") + request)
     _until(watcher, sign or b"PONG")
     return watcher
 
@@ -342,23 +279,12 @@ def _until(connected: socket.socket, sign: bytes) -> bytes:
     return said
 
 
-def _resp(*words: bytes) -> bytes:
-    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(w), w) for w in words)
-
-
-def _children() -> set[int]:
-    """Processes that this one has started."""
-    found: set[int] = set()
-    for thread in Path("/proc/self/task").iterdir():
-        found |= {int(pid) for pid in (thread / "children").read_text().split()}
-    return found
+def _allow_sockets() -> None:
+    """A thousand watchers are more files than a process may have by default."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _private_kb(pid: int) -> float:
     text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     return float(re.search(r"Pss_Anon:\s+(\d+)", text)[1])  # type: ignore[index]  # always there
-
-
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

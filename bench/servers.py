@@ -6,13 +6,17 @@ All keep 200 bytes of JSON. What an acknowledgement means is as alike as they al
     cached   disk         everysec    default          off
     synced   fsync        always      sync always      on
 
-All of them are held to one core. That is hard on NATS and PostgreSQL, which would use more.
+All of them are held to one core. That is hard on NATS and PostgreSQL, which would use more. Redis
+and NATS have no request with a batch in it: what stands beside a batch is as many requests in
+flight. Redis also knows transactions (``Redis MULTI``).
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
+import pwd
 import re
 import shutil
 import signal
@@ -26,11 +30,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import msgspec
 import pyarrow as pa
 
 from bench.load import OWN_NAME, Plan
 
 Safety = Literal["cached", "synced"]
+UPGRADE = (
+    b"GET /v0/ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: %b\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
 RECORD = b'{"id":"%b","amount":12.5,"note":"%b"}' % (b"a" * 32, b"n" * 131)
 START_S = 30.0
 
@@ -40,12 +49,12 @@ class Server(NamedTuple):
 
     name: str
     plan: Callable[[Safety, int], Plan | None]
-    """How to append so many records with one acknowledgement; None when it cannot."""
+    """How to append so many records at a time; None when it cannot."""
 
 
 @contextlib.contextmanager
-def strandline_server(folder: Path, core: int | None) -> Iterator[Server]:
-    """Ours, as a process of its own."""
+def strandline_server(folder: Path, core: int | None) -> Iterator[list[Server]]:
+    """Ours, as a process of its own, asked by HTTP and by WebSocket."""
     program = [sys.executable, "-c", "from strandline.cli.main import main; main()", "serve"]
     flags = ["--data", str(folder / "strandline"), "--bind", "127.0.0.1:0"]
     with _process([*program, *flags], core, stderr=subprocess.PIPE) as process:
@@ -61,17 +70,50 @@ def strandline_server(folder: Path, core: int | None) -> Iterator[Server]:
             _once(port, _http("PUT", f"/v0/topics/{topic}", body), b" 201 ")
             # The first append has the topic at hand for those that follow.
             _once(port, _append(topic, 1), b" 200 ")
-        yield Server("Strandline", lambda safety, count: _ours(port, safety, count))
+        yield [
+            Server("Strandline", lambda safety, count: _ours(process.pid, port, safety, count)),
+            Server("WebSocket", lambda safety, count: _socket(process.pid, port, safety, count)),
+        ]
 
 
-def _ours(port: int, safety: Safety, count: int) -> Plan:
+def _ours(pid: int, port: int, safety: Safety, count: int) -> Plan:
     return Plan(
-        host="127.0.0.1",
+        pid=pid,
         port=port,
+        records=count,
         request=_append(safety, count),
         acknowledged=b'"server_total_ms":',
         refused=(b'"error":',),
     )
+
+
+def _socket(pid: int, port: int, safety: Safety, count: int) -> Plan | None:
+    if count >= 1000:
+        return None  # no tables of Arrow by WebSocket
+    records = b",".join([b'{"data":%b}' % RECORD] * count)
+    message = b'{"op":"publish","topic":"%b","request_id":1,"records":[%b]}'
+    return Plan(
+        pid=pid,
+        port=port,
+        records=count,
+        greeting=UPGRADE % base64.b64encode(os.urandom(16)),
+        welcome=b"\r\n\r\n",
+        request=client_frame(message % (safety.encode(), records)),
+        acknowledged=b'"op":"ack"',
+        refused=(b'"op":"error"',),
+    )
+
+
+def client_frame(message: bytes) -> bytes:
+    """A text frame of a client; a mask of zeros leaves the message as it is."""
+    size = len(message)
+    if size < 126:
+        head = struct.pack("!BB", 0x81, 0x80 | size)
+    elif size < 1 << 16:
+        head = struct.pack("!BBH", 0x81, 0x80 | 126, size)
+    else:
+        head = struct.pack("!BBQ", 0x81, 0x80 | 127, size)
+    return head + bytes(4) + message
 
 
 def _append(topic: str, count: int) -> bytes:
@@ -95,53 +137,69 @@ def _http(method: str, path: str, body: bytes, kind: str = "application/json") -
 
 
 @contextlib.contextmanager
-def redis_server(folder: Path, core: int | None) -> Iterator[Server | None]:
+def redis_server(folder: Path, core: int | None) -> Iterator[list[Server]]:
     """Two of them: how it syncs is a matter of the whole server."""
     if shutil.which("redis-server") is None:
-        yield None
+        yield []
         return
     with contextlib.ExitStack() as stack:
         ports: dict[str, int] = {}
+        pids: dict[str, int] = {}
         for safety, policy in (("cached", "everysec"), ("synced", "always")):
             place = folder / f"redis-{policy}"
             place.mkdir()
             ports[safety] = port = _free_port()
             flags = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(place), "--save", ""]
             flags += ["--appendonly", "yes", "--appendfsync", policy]
-            stack.enter_context(_process(["redis-server", *flags], core))
+            pids[safety] = stack.enter_context(_process(["redis-server", *flags], core)).pid
             _wait_for(port)
+        xadd = resp(b"XADD", b"log", b"*", b"d", RECORD)
 
-        def plan(safety: Safety, count: int) -> Plan:
-            xadd = _resp(b"XADD", b"log", b"*", b"d", RECORD)
-            # One answer for all: the last one of a transaction has every id.
-            request = xadd if count == 1 else _resp(b"MULTI") + xadd * count + _resp(b"EXEC")
-            sign = b"$" if count == 1 else b"*%d\r\n" % count
+        def pipelined(safety: Safety, count: int) -> Plan:
             return Plan(
-                host="127.0.0.1",
+                pid=pids[safety],
                 port=ports[safety],
-                request=request,
-                acknowledged=sign,
+                in_flight=count,
+                # Begin with an empty stream, or a long run would fill the memory.
+                greeting=resp(b"UNLINK", b"log"),
+                welcome=b"\r\n",
+                request=xadd,
+                acknowledged=b"$",
+                refused=(b"-ERR", b"-OOM"),
+            )
+
+        def transaction(safety: Safety, count: int) -> Plan | None:
+            if count == 1:
+                return None
+            # One answer for all: the last one of a transaction has every id.
+            return msgspec.structs.replace(
+                pipelined(safety, 1),
+                records=count,
+                request=resp(b"MULTI") + xadd * count + resp(b"EXEC"),
+                acknowledged=b"*%d\r\n" % count,
                 refused=(b"-ERR", b"-EXEC"),
             )
 
-        yield Server("Redis", plan)
+        yield [Server("Redis", pipelined), Server("Redis MULTI", transaction)]
 
 
-def _resp(*words: bytes) -> bytes:
+def resp(*words: bytes) -> bytes:
+    """A command of Redis."""
     return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(w), w) for w in words)
 
 
 @contextlib.contextmanager
-def nats_server(folder: Path, core: int | None) -> Iterator[Server | None]:
+def nats_server(folder: Path, core: int | None) -> Iterator[list[Server]]:
     """JetStream with a stream on disk; an acknowledgement comes as a message."""
     program = shutil.which(
         "nats-server", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     )
     if program is None:
-        yield None
+        yield []
         return
     with contextlib.ExitStack() as stack:
         ports: dict[str, int] = {}
+        pids: dict[str, int] = {}
         for safety, sync in (("cached", "2m"), ("synced", "always")):
             ports[safety] = port = _free_port()
             place = folder / f"nats-{safety}"
@@ -150,18 +208,17 @@ def nats_server(folder: Path, core: int | None) -> Iterator[Server | None]:
                 f'listen: "127.0.0.1:{port}"\n'
                 f'jetstream {{ store_dir: "{place}", sync_interval: {sync} }}\n'
             )
-            stack.enter_context(_process([program, "-c", str(config)], core))
+            pids[safety] = stack.enter_context(_process([program, "-c", str(config)], core)).pid
             _wait_for(port)
             stream = b'{"name":"log","subjects":["log"],"storage":"file","num_replicas":1}'
             ask = _nats_greeting() + _publish(b"$JS.API.STREAM.CREATE.log", stream)
             _once(port, ask, b'"created"')
 
-        def plan(safety: Safety, count: int) -> Plan | None:
-            if count > 1:
-                return None  # every message is acknowledged by itself
+        def plan(safety: Safety, count: int) -> Plan:
             return Plan(
-                host="127.0.0.1",
+                pid=pids[safety],
                 port=ports[safety],
+                in_flight=count,
                 greeting=_nats_greeting() + b"PING\r\n",
                 welcome=b"PONG\r\n",
                 request=_publish(b"log", RECORD),
@@ -169,7 +226,7 @@ def nats_server(folder: Path, core: int | None) -> Iterator[Server | None]:
                 refused=(b'"error"', b"-ERR"),
             )
 
-        yield Server("NATS", plan)
+        yield [Server("NATS", plan)]
 
 
 def _nats_greeting() -> bytes:
@@ -181,44 +238,57 @@ def _publish(subject: bytes, payload: bytes) -> bytes:
 
 
 @contextlib.contextmanager
-def postgres_server(folder: Path, core: int | None) -> Iterator[Server | None]:
+def postgres_server(folder: Path, core: int | None) -> Iterator[list[Server]]:
     """A table with a serial key, and a prepared insert; it will not run as root."""
-    if shutil.which("postgres") is None or shutil.which("initdb") is None:
-        yield None
-        return
+    # Debian has its programs where no PATH leads.
+    where = [*map(str, Path("/usr/lib/postgresql").glob("*/bin")), os.environ["PATH"]]
+    postgres, initdb = (shutil.which(name, path=":".join(where)) for name in ("postgres", "initdb"))
     user = "postgres" if os.geteuid() == 0 else None
+    if postgres is None or initdb is None or (user is not None and not _is_user(user)):
+        yield []
+        return
     place = Path(tempfile.mkdtemp(prefix="strandline-bench-", dir=folder.parent))
     try:
         if user is not None:
             shutil.chown(place, user)
         data, port = place / "data", _free_port()
         subprocess.run(
-            ["initdb", "-D", str(data), "-A", "trust", "-U", "postgres"],
+            [initdb, "-D", str(data), "-A", "trust", "-U", "postgres"],
             check=True,
             stdout=subprocess.DEVNULL,
             user=user,
             cwd=place,
         )
         flags = ["-D", str(data), "-p", str(port), "-k", str(place), "-c", "max_connections=200"]
-        with _process(["postgres", *flags], core, user=user, cwd=place) as process:
+        with _process([postgres, *flags], core, user=user, cwd=place) as process:
             _wait_for(port, _pg_start("on"), b"Z\0\0\0\x05I")
             table = "create table log (seq bigserial primary key, data text not null)"
             _once(port, _pg_start("on") + _pg_query(table), b"CREATE TABLE")
-            yield Server("PostgreSQL", lambda safety, count: _pg_plan(port, safety, count))
+            pid = process.pid
+            yield [Server("PostgreSQL", lambda safety, count: _pg_plan(pid, port, safety, count))]
             process.send_signal(signal.SIGINT)  # fast: do not wait for who is connected
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _pg_plan(port: int, safety: Safety, count: int) -> Plan:
+def _is_user(name: str) -> bool:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
+
+
+def _pg_plan(pid: int, port: int, safety: Safety, count: int) -> Plan:
     rows = ",".join(f"(${number})" for number in range(1, count + 1))
     parse = _pg(b"P", b"s\0insert into log (data) values %b\0\0\0" % rows.encode())
     values = (struct.pack("!i", len(RECORD)) + RECORD) * count
     bind = _pg(b"B", b"\0s\0" + struct.pack("!hh", 0, count) + values + struct.pack("!h", 0))
     execute = _pg(b"E", b"\0" + struct.pack("!i", 0))
     return Plan(
-        host="127.0.0.1",
+        pid=pid,
         port=port,
+        records=count,
         greeting=_pg_start("on" if safety == "synced" else "off") + parse + _pg(b"S", b""),
         welcome=b"1\0\0\0\x04Z\0\0\0\x05I",
         request=bind + execute + _pg(b"S", b""),
