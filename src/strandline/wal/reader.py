@@ -1,7 +1,8 @@
 """Reads published records back from the WAL, by location.
 
 Neighbouring locations are served from one read: a reader keeps the last window of the file that it
-read. Every frame and block is verified each time; a window that is older than the frame (the log
+read. The first window is small, for whoever wants the newest record alone; those behind it grow.
+Every frame and block is verified each time; a window that is older than the frame (the log
 grew meanwhile) is read again before anything is called damaged.
 """
 
@@ -16,7 +17,8 @@ from strandline.wal.files import (
     ShardFiles,
 )
 
-_WINDOW_SIZE = 128 * 1024
+_WINDOW_SIZE_FIRST = 4 * 1024
+_WINDOW_SIZE_MAX = 128 * 1024
 _KIND = 7
 
 Single = tuple[int, int, list[bytes | None], bytes, int]
@@ -33,6 +35,7 @@ class Reader:
         self._window = memoryview(b"")
         self._window_path = ""
         self._window_offset = 0
+        self._window_size = _WINDOW_SIZE_FIRST
 
     def single(self, location: int) -> Single:
         """The record of a single frame."""
@@ -76,7 +79,8 @@ class Reader:
         start = offset - self._window_offset
         inside = entry.path == self._window_path and 0 <= start <= len(self._window) - size
         if fresh or not inside:
-            data = entry.file.pread(max(size, _WINDOW_SIZE), offset)
+            data = entry.file.pread(max(size, self._window_size), offset)
+            self._window_size = min(8 * self._window_size, _WINDOW_SIZE_MAX)
             self._window = memoryview(data.ljust(size, b"\0"))
             self._window_path, self._window_offset, start = entry.path, offset, 0
         return self._window[start : start + size]

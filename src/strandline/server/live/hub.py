@@ -231,7 +231,9 @@ class Hub:
 
     def _hear(self) -> None:
         """Taps rang: their topics want a turn."""
-        for tap in self._bells.taken():
+        rung = self._bells.taken()
+        is_alone = len(rung) == 1 and not len(self._scheduler) and not self.governor.coalesce_s
+        for tap in rung:
             if not isinstance(tap, Tap):
                 tap.heard(list(self.streams))
                 continue
@@ -241,7 +243,11 @@ class Hub:
             if stand.polls:
                 tap.put_on()
                 stand.answer_polls()
-            if stand.channels:
+            if stand.channels and is_alone:
+                self._turns += 1
+                self._sample_later()
+                self._turn(stand)  # at once: nobody else waits, and nobody has to
+            elif stand.channels:
                 self._mark(stand.topic)
 
     def _mark(self, topic: Topic) -> None:
