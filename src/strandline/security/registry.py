@@ -99,6 +99,11 @@ class Registry:
         """Whether there was ever a token: then nobody gets in without one."""
         return bool(self.current()) or bool(self._found.seal_version)
 
+    @property
+    def is_current(self) -> bool:
+        """Whether all that there is was read."""
+        return self._topic.head_seq == self._head
+
     def current(self) -> Mapping[str, Token]:
         """All tokens by id, as they are now; Corrupt when they cannot be trusted."""
         if self._kv.head != self._head:

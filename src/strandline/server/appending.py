@@ -34,7 +34,7 @@ from strandline.wire.problems import Refused
 from strandline.wire.records import MetaLimits, data_of, key_of, meta_of
 from strandline.wire.topics import AppendQuery
 
-__all__ = ["JSON", "LARGE", "MEDIA_TYPES", "NOTHING_SAID", "Placed", "append", "place"]
+__all__ = ["JSON", "LARGE", "MEDIA_TYPES", "NOTHING_SAID", "Placed", "append", "full", "place"]
 
 LARGE = 256 * 1024
 """Bodies over this are decoded on a thread: they would hold everybody up."""
@@ -176,7 +176,7 @@ def _place(
         _check_bypass(parts, who, name, asked)
         return _place_asked(parts, topic, asked, began)
     except TopicFull as error:
-        raise _full(topic, error) from error
+        raise full(topic, error) from error
 
 
 async def _place_large(
@@ -196,7 +196,7 @@ async def _place_large(
     try:
         return await parts.bridge.run(_place_asked, parts, topic, asked, began)
     except TopicFull as error:
-        raise _full(topic, error) from error
+        raise full(topic, error) from error
 
 
 def _check_bypass(parts: Parts, who: Principal, name: str, asked: Asked) -> None:
@@ -204,7 +204,8 @@ def _check_bypass(parts: Parts, who: Principal, name: str, asked: Asked) -> None
         parts.auth.authorise(who, "bypass", name)
 
 
-def _full(topic: Topic, error: TopicFull) -> Refused:
+def full(topic: Topic, error: TopicFull) -> Refused:
+    """What is told about a topic that takes no more."""
     numbers = topic.statistics()
     return Refused(
         422,

@@ -81,6 +81,8 @@ class Auth:
         self._open = False
         self._remembered: dict[str, Principal] = {}
         self._rights: dict[str, Scopes] = {}
+        self._granted: dict[tuple[str | None, str], Principal] = {}
+        """Who may write, by header and topic."""
         self._ended: dict[str, str] = {}
         """Why a principal is no longer let in, by id, as far as it was asked."""
         self._seen = (-1, -1)
@@ -173,6 +175,24 @@ class Auth:
             on = f" {topic!r}" if topic else ""
             raise Forbidden(f"{who.name or who.id} may not {action}{on}")
 
+    def grant(self, authorization: str | None, who: Principal, topic: str) -> None:
+        """Remember that whoever sends this header may write to a topic, until anything changes."""
+        if who.kind in ("local", "token"):  # users are asked each time: their keys can be guessed
+            if len(self._granted) >= _REMEMBERED_MAX:
+                self._granted.clear()
+            self._granted[authorization, topic] = who
+
+    def granted(self, authorization: str | None, address: str, topic: str) -> Principal | None:
+        """Who this is, if he surely may write to a topic; None: ask, step by step."""
+        if not self._is_as_seen():
+            return None
+        who = self._granted.get((authorization, topic))
+        if who is None:
+            return None
+        if who.kind == "local":
+            return who if self._open and is_loopback(address) else None
+        return who if self._clock.now_us() < who.expires_us else None
+
     def may(self, who: Principal, action: Action, topic: str = "") -> bool:
         """The same as a question, for lists."""
         try:
@@ -260,20 +280,33 @@ class Auth:
 
     def _look(self) -> None:
         """Forget what was remembered when a token or user has changed since."""
+        if self._is_as_seen():
+            return
         try:
             self.registry.current()
             seen = (self.registry.version, self._users_head())
         except StrandlineError as error:
             self._remembered.clear()
+            self._granted.clear()
             self._open = False
             self._seen = (-1, -1)
             raise Refused(503, "unavailable", "the tokens cannot be trusted: nobody may") from error
         if seen != self._seen:
             self._remembered.clear()
+            self._granted.clear()
             self._rights.clear()
             self._ended.clear()
             self._open = self._private and not self.registry.begun and not seen[1]
             self._seen = seen
+
+    def _is_as_seen(self) -> bool:
+        """Whether surely nothing has changed: the heads of both topics are where they were."""
+        users, registry = self._users_topic, self.registry
+        if registry.version != self._seen[0] or not registry.is_current:
+            return False
+        if users is None:
+            return self._store.topic_count == self._topics_without_users
+        return users.head_seq == self._seen[1]
 
     def _remember(self, authorization: str, who: Principal) -> None:
         if len(self._remembered) >= _REMEMBERED_MAX:

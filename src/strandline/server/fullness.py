@@ -24,6 +24,8 @@ class Fullness:
         self, store: Store, settings: ServerSettings, clock: Clock, bridge: Bridge
     ) -> None:
         self._bytes_max = settings.limits.total_bytes_max
+        self.is_bounded = bool(self._bytes_max)
+        """Whether there is such a limit at all."""
         self._store = store
         self._clock = clock
         self._bridge = bridge

@@ -4,23 +4,29 @@ What is plain: ``POST /v0/topics/NAME`` to a topic at hand, without a query, wit
 moderate size and no header that would make the application answer in another way. All the rest
 gets the application's answer. Both place an append with the same function (``appending.place``) and
 tell its answer and its errors with the same bytes: ``tests/server/test_hot_path.py``.
+
+A client sends the same head again and again. A head that led here is remembered as bytes
+(``repeats.py``), and the next one like it is not looked at any more. Whatever may have changed
+since is asked each time: rights, limits, the topic. A lone record in the plainest form is not even
+decoded, only checked; where anything is in doubt, the steps are gone one by one.
 """
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import math
 
 import structlog
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from strandline.errors import StrandlineError, UnknownTopic
-from strandline.record import Appended
+from strandline.errors import StrandlineError, TopicFull, UnknownTopic
 from strandline.security.principal import Principal
-from strandline.server import appending
+from strandline.server import appending, repeats
 from strandline.server.gates import Gate
 from strandline.server.parts import Parts
+from strandline.server.repeats import Append, Repeat
+from strandline.topic.append import Pending
+from strandline.topic.topic import Topic
 from strandline.wire.problems import Problem, Refused, problem_of
 
 _LOG = structlog.get_logger("strandline.server")
@@ -41,26 +47,6 @@ _HEADERS = (
 )
 
 Headers = list[tuple[bytes, bytes]]
-
-
-class Append:
-    """A plain append whose body is arriving. Owned by the loop's thread."""
-
-    __slots__ = ("authorization", "idempotency_key", "media_type", "pieces", "topic")
-
-    def __init__(
-        self, topic: str, media_type: str, authorization: str | None, idempotency_key: str | None
-    ) -> None:
-        self.topic = topic
-        self.media_type = media_type
-        self.authorization = authorization
-        self.idempotency_key = idempotency_key
-        self.pieces: list[bytes] = []
-
-    @property
-    def body(self) -> bytes:
-        pieces = self.pieces
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 class Heads:
@@ -103,26 +89,27 @@ class Heads:
 class Waiting:
     """An append that is told when it is durable. Owned by the loop's thread."""
 
-    __slots__ = ("_address", "_hot", "_placed", "_who", "future")
+    __slots__ = ("_address", "_hot", "_placed", "_who", "pending", "told")
 
     def __init__(
         self,
         hot: Hot,
         placed: appending.Placed,
-        future: asyncio.Future[Appended],
+        pending: Pending,
         who: Principal,
         address: str,
     ) -> None:
         self._hot = hot
         self._placed = placed
-        self.future = future
+        self.pending = pending
+        self.told = b""
+        """The answer, once there is one."""
         self._who = who
         self._address = address
 
-    def answer(self, common: Headers) -> bytes:
-        """What to tell, once the future is done."""
+    def answer(self, error: BaseException | None, common: Headers) -> bytes:
+        """What to tell, once it is known how the wait ended."""
         self._hot.parts.auth.quotas.end(self._who, self._address)
-        error = self.future.exception()
         if error is not None:
             return self._hot.refused(error, common)
         return self._hot.told(self._placed, common)
@@ -137,6 +124,11 @@ class Hot:
         self._gate = gate
         self._hosts: set[bytes | None] = set()  # that the gate lets in
         self._size_max = min(appending.LARGE, parts.settings.limits.body_bytes_max)
+        self._depth_max = parts.settings.limits.json_depth_max
+        self._monotonic = parts.clock.monotonic
+        self._governor = parts.hub.governor
+        self.repeats: dict[bytes, Repeat] = {}
+        """Heads that led here, at most ``repeats.KNOWN_MAX``."""
 
     def plain(self, url: bytes, headers: dict[bytes, bytes]) -> Append | None:
         """The append that a head announces; None when the application has to answer."""
@@ -190,11 +182,10 @@ class Hot:
                 append.media_type,
                 idempotency_key=append.idempotency_key,
             )
+            auth.grant(append.authorization, who, append.topic)
             if placed.pending is not None:
-                future = placed.pending.durable()
-                waits = not future.done()
-                if waits:
-                    return Waiting(self, placed, future, who, address)
+                waits = True
+                return Waiting(self, placed, placed.pending, who, address)
             return self.told(placed, common)
         except UnknownTopic:
             return None  # deleted a moment ago: the application may make it again
@@ -205,6 +196,72 @@ class Hot:
         finally:
             if not waits:
                 auth.quotas.end(who, address)
+
+    def remember(self, head: bytes, append: Append, headers: Headers) -> None:
+        """An append with this head was answered here: the next one may be answered at once."""
+        topic = self.parts.handles.get(append.topic)
+        if topic is None or append.idempotency_key is not None or not repeats.is_head(head):
+            return  # each of such keys comes once
+        if len(self.repeats) >= repeats.KNOWN_MAX:
+            self.repeats.clear()
+        self.repeats[head] = Repeat(topic, append, headers)
+
+    def take_again(
+        self, repeat: Repeat, body: bytes, address: str, common: Headers
+    ) -> bytes | Waiting | None:
+        """The same for an append whose head is known; None when it has to be looked at again."""
+        parts = self.parts
+        topic = repeat.topic
+        if parts.draining or parts.handles.get(repeat.name) is not topic:
+            return None
+        data = repeats.lone_data(body, self._depth_max) if repeat.is_json else None
+        if data is None or not repeat.is_open(topic.config):
+            append = Append(repeat.name, repeat.media_type, repeat.authorization, None)
+            append.pieces.append(body)
+            return self.take(append, address, common)
+        began = self._monotonic()
+        auth = parts.auth
+        who = auth.granted(repeat.authorization, address, repeat.name)
+        if (
+            who is None
+            or topic.is_gone
+            or self._governor.is_refusing
+            or parts.fullness.is_bounded
+            or not auth.quotas.has_room(who, address)
+        ):
+            return None
+        try:
+            if repeat.waits:
+                return self._wait_for(topic, data, who, address, began)
+            seq = topic.append(data).first_seq
+        except UnknownTopic:
+            return None
+        except Exception as error:  # noqa: BLE001 - as in take
+            return self._failed(topic, error, common)
+        counters = parts.counters
+        counters.appends += 1
+        counters.records += 1
+        counters.requests[200] += 1
+        told = repeat.told % (seq, seq, seq, (self._monotonic() - began) * 1000)
+        return self.heads.answer(200, told, common)
+
+    def _wait_for(
+        self, topic: Topic, data: bytes, who: Principal, address: str, began: float
+    ) -> Waiting:
+        parts = self.parts
+        pending = topic.append_soon(data)
+        parts.counters.appends += 1
+        parts.counters.records += 1
+        placed = appending.Placed(parts, topic.name, pending.appended, pending, began)
+        parts.auth.quotas.begin(who, address)
+        return Waiting(self, placed, pending, who, address)
+
+    def _failed(self, topic: Topic, error: Exception, common: Headers) -> bytes:
+        if isinstance(error, TopicFull):
+            error = appending.full(topic, error)
+        elif not isinstance(error, StrandlineError):
+            _LOG.error("an append met a bug", topic=topic.name, exc_info=error)
+        return self.refused(error, common)
 
     def told(self, placed: appending.Placed, common: Headers) -> bytes:
         """The answer to an append that is acknowledged."""

@@ -7,6 +7,7 @@ from strandline.pipelines.schedule.schedule import Schedule
 from strandline.server.auth import Auth
 from strandline.server.bridge import Bridge
 from strandline.server.counters import Counters
+from strandline.server.durable import Durable
 from strandline.server.fullness import Fullness
 from strandline.server.live.hub import Hub
 from strandline.server.settings import ServerSettings
@@ -48,5 +49,7 @@ class Parts:
         """When the server began, on the monotonic clock."""
         self.counters = Counters()
         """What was done since then: ``metrics.py``."""
+        self.durable = Durable()
+        """Who waits for appends to be durable."""
         self.fullness = Fullness(store, settings, clock, bridge)
         """Whether there is room for more records."""

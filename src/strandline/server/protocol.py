@@ -1,6 +1,7 @@
 """One connection: uvicorn's HTTP protocol, made strict and patient to a limit, with a hot path.
 
     head             limited while it arrives, checked by ``strictness.py`` when it is whole
+    a repeat         a plain append whose head came before, byte for byte: nothing is parsed again
     plain append     answered right here (``hot.py``): no task, no scope, no application
     everything else  goes uvicorn's way, as ASGI
 
@@ -16,7 +17,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 
 import httptools
 import structlog
@@ -27,13 +27,15 @@ from uvicorn.server import ServerState
 
 from strandline.server import strictness, transports
 from strandline.server.connections import Connections
-from strandline.server.hot import Append, Heads, Hot, Waiting
+from strandline.server.hot import Heads, Hot, Waiting
 from strandline.server.proxies import Proxies
+from strandline.server.repeats import Append
 from strandline.server.settings import ServerSettings
 from strandline.wire.problems import Problem, Refused, problem_of
 
 _LOG = structlog.get_logger("strandline.server")
 _LINE_MAX = 1000  # answers that may wait for a sync before no more is read
+_HEAD_ENDS = b"\r\n\r\n"
 _LINGER_S = 2.0  # how long a client may take to read why its connection ends
 
 
@@ -69,7 +71,9 @@ class Protocol(HttpToolsProtocol):
         self._head_fed = 0  # bytes of an unfinished head that came before them
         self._receiving = False
         self._append: Append | None = None
-        self._line: deque[list[bytes | None]] = deque()  # answers, None while they wait for a sync
+        self._head = b""  # of the request that comes next, when its first bytes have all of it
+        self._head_of = 0  # which request that is
+        self._line: deque[bytes | Waiting] = deque()  # answers behind one that waits for a sync
         self._ready: list[bytes] = []
         self._running: RequestResponseCycle | None = None
         self._ended = False  # nothing more is taken from the client
@@ -98,6 +102,18 @@ class Protocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self._ended:
+            return
+        hot = self.hot
+        if (
+            hot is not None
+            and not self._receiving
+            and self._running is None
+            and not self.pipeline
+            and (data := self._take_repeats(hot, data)) == b""
+        ):
+            self._write_ready()
+            if len(self._line) > _LINE_MAX or self.flow.write_paused:
+                self.flow.pause_reading()
             return
         # The newest request that all of these bytes can be a part of.
         newest = self._begun + (not self._receiving)
@@ -226,37 +242,78 @@ class Protocol(HttpToolsProtocol):
 
     # -- the hot path
 
+    def _take_repeats(self, hot: Hot, data: bytes) -> bytes:
+        """Answer appends whose heads are known; what is left is for the parser, which has not
+        begun a request."""
+        at = 0
+        known, size = hot.repeats.get, len(data)
+        while at < size:
+            behind = data.find(_HEAD_ENDS, at) + len(_HEAD_ENDS)
+            head = data[at:behind]
+            repeat = known(head)
+            if repeat is None:
+                self._head, self._head_of = head, self._begun + 1
+                break
+            behind += repeat.size
+            if behind > size:
+                break
+            address = self._address
+            if self._is_trusted:
+                address = self._proxies.client(address, repeat.headers)
+            body = data[behind - repeat.size : behind]
+            answer = hot.take_again(repeat, body, address, self.server_state.default_headers)
+            if answer is None:
+                break
+            self._since = self.loop.time()
+            self._tell(answer)
+            at = behind
+        return data[at:] if at else data
+
     def _take(self, append: Append) -> None:
-        assert self.hot is not None
+        hot = self.hot
+        assert hot is not None
         address = self._address
         if self._is_trusted:
             address = self._proxies.client(address, self.headers)
-        answer = self.hot.take(append, address, self.server_state.default_headers)
+        answer = hot.take(append, address, self.server_state.default_headers)
         if answer is None:
             self._begin_cycle(self.headers, dict(self.headers))
             super().on_body(append.body)
             super().on_message_complete()
             return
+        if self._head_of == self._begun:
+            hot.remember(self._head, append, self.headers)
+        self._tell(answer)
+
+    def _tell(self, answer: bytes | Waiting) -> None:
         self.server_state.total_requests += 1
         if isinstance(answer, bytes):
             if self._line:
-                self._line.append([answer])
+                self._line.append(answer)
             else:
                 self._ready.append(answer)
             return
-        place: list[bytes | None] = [None]
-        self._line.append(place)
-        answer.future.add_done_callback(partial(self._settle, place, answer))
+        self._line.append(answer)
+        hot = self.hot
+        assert hot is not None
+        hot.parts.durable.wait(answer.pending, self, answer)
 
-    def _settle(
-        self, place: list[bytes | None], waiting: Waiting, _: asyncio.Future[object]
-    ) -> None:
-        place[0] = waiting.answer(self.server_state.default_headers)
+    def settled(self, append: Waiting, error: BaseException | None) -> None:
+        """An append that waited for a sync has its answer."""
+        append.told = append.answer(error, self.server_state.default_headers)
+
+    def flush(self) -> None:
+        """Send the answers that are not behind one that waits."""
         line = self._line
         if self.transport.is_closing():
             line.clear()  # nobody is there any more
             return
-        while line and (answer := line[0][0]) is not None:
+        while line:
+            answer = line[0]
+            if not isinstance(answer, bytes):
+                if not answer.told:
+                    break
+                answer = answer.told
             self._ready.append(answer)
             line.popleft()
         self._write_ready()

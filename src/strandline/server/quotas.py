@@ -105,6 +105,18 @@ class Quotas:
         if wait_s > 0:
             raise _too_many("bytes_per_s", self._limits.bytes_per_s, wait_s)
 
+    @property
+    def counts_bytes(self) -> bool:
+        """Whether messages on a stream have to be counted at all."""
+        return self._bytes is not None
+
+    def has_room(self, who: Principal, address: str) -> bool:
+        """Whether a request that is answered at once surely need not be counted."""
+        if self._requests is not None or self._bytes is not None:
+            return False
+        key = network_of(address) if who.kind == "local" else who.id
+        return self._in_flight.get(key, 0) < self._limits.in_flight_per_token_max
+
     def end(self, who: Principal, address: str) -> None:
         """A request was answered."""
         _less(self._in_flight, _key(who, address))

@@ -19,11 +19,11 @@ import contextlib
 from typing import Any
 
 import msgspec
+import structlog
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from strandline.errors import Invalid, StrandlineError, UnknownTopic
 from strandline.server import appending
-from strandline.server.appending import Placed
 from strandline.server.auditing import address_of
 from strandline.server.call import Call
 from strandline.server.handles import touch
@@ -31,14 +31,16 @@ from strandline.server.live import frames
 from strandline.server.live.outlets import Outlet, QueueOutlet, TransportOutlet
 from strandline.server.live.streams import Stream
 from strandline.server.live.subscriptions import Wish, prefix_of, wish_of
+from strandline.server.publishing import Acks, body_of, refusal
 from strandline.server.routing import OPEN, Answer, Route
-from strandline.server.transports import transport_of
+from strandline.server.transports import taking, transport_of
 from strandline.server.wished import Meant, named
 from strandline.topic.topic import Topic
 from strandline.wire import live
 from strandline.wire.limits import check_json
-from strandline.wire.problems import Refused, problem_of
+from strandline.wire.problems import Refused
 
+_LOG = structlog.get_logger("strandline.server")
 WINDOW = 1024
 """Publishes that may wait for their ack; then nothing more is read."""
 _LOGIN_S = 10.0
@@ -78,9 +80,9 @@ class _Connection:
         settings = call.parts.settings.live
         self._stream = Stream(self._outlet, who=call.who, wrapping=wrapping, settings=settings)
         self._patterns: dict[str, Wish] = {}
-        self._acks: asyncio.Queue[tuple[Any, Placed]] = asyncio.Queue(WINDOW)
-        self._unacknowledged = 0
-        """Those in the queue, and the one that was taken out and is not durable yet."""
+        self._acks = Acks(call.parts.durable, self._write)
+        self._is_idle = False
+        """Whether all messages that have come are answered."""
 
     async def log_in(self) -> None:
         """Find out who this is, when no header said it."""
@@ -112,32 +114,38 @@ class _Connection:
         stream = self._stream
         stream.check = self._check
         stream.newcomer = self._newcomer
-        acking = asyncio.ensure_future(self._run_acks())
+        protocol = taking(self._socket.scope)
         reading = asyncio.ensure_future(self._read())
         reading.add_done_callback(lambda _: stream.end("internal"))
         try:
             self._hub.open(stream)
+            if protocol is not None:
+                protocol.taker = self
             await stream.ended
         except StrandlineError as error:
             self.refuse(error, None)
         finally:
+            if protocol is not None:
+                protocol.taker = None
             reading.cancel()
             self._hub.close(stream)
             with contextlib.suppress(asyncio.CancelledError, WebSocketDisconnect):
                 await reading
             if not stream.waiting() > 0:
-                await _drained(self._acks)
-            acking.cancel()
+                await self._acks.drain()
             await self.finish(_CODES.get(stream.ended.result(), 1000))
 
     async def _read(self) -> None:
         """Take messages one after the other, as long as their answers are taken."""
         while await self._has_room():
+            self._is_idle = True
             try:
                 text = await self._received()
             except WebSocketDisconnect:
                 self._stream.end("gone")
                 return
+            finally:
+                self._is_idle = False
             try:
                 message = self._decoded(text)
             except Invalid as error:
@@ -194,7 +202,7 @@ class _Connection:
 
     async def _publish(self, message: live.Publish) -> None:
         call = self._call
-        body = _body(message)
+        body = body_of(message)
         call.parts.auth.quotas.message(call.who, address_of(call.connection), len(body))
         try:
             if len(body) > appending.LARGE:
@@ -217,30 +225,54 @@ class _Connection:
                 appending.JSON,
                 return_seqs=message.return_seqs,
             )
-        if placed.pending is None and not self._unacknowledged:
-            self._ack(message.request_id, placed)
+        self._acks.owe(message.request_id, placed)
+        self._acks.flush()
+        while self._acks.count >= WINDOW:
+            await self._acks.wait_for_fewer()
+
+    def take(self, message: bytes) -> bool:
+        """Answer a publish that need not wait, as ``_publish`` would; False for all else."""
+        call = self._call
+        if (
+            not self._is_idle
+            or self._acks.count >= WINDOW
+            or call.parts.auth.quotas.counts_bytes
+            or self._stream.waiting() > call.parts.settings.live.queue_bytes_max
+        ):
+            return False
+        try:
+            publish = self._decoded(message)
+        except Invalid:
+            return False
+        if not isinstance(publish, live.Publish):
+            return False
+        body = body_of(publish)
+        if len(body) > appending.LARGE:
+            return False
+        try:
+            placed = appending.place(
+                call.parts,
+                call.who,
+                publish.topic,
+                body,
+                appending.JSON,
+                return_seqs=publish.return_seqs,
+            )
+        except UnknownTopic:
+            return False
+        except StrandlineError as error:
+            self._acks.flush()
+            self.refuse(error, publish.request_id)
+        except Exception as bug:  # noqa: BLE001 - it ends this connection, not the loop's turn
+            _LOG.error("a publish met a bug", topic=publish.topic, exc_info=bug)
+            self._stream.end("internal")
         else:
-            self._unacknowledged += 1
-            await self._acks.put((message.request_id, placed))
+            self._acks.owe(publish.request_id, placed)
+        return True
 
-    async def _run_acks(self) -> None:
-        """Acknowledge appends once they are durable, in their order."""
-        while True:
-            request_id, placed = await self._acks.get()
-            try:
-                if placed.pending is not None:
-                    await placed.pending.durable()
-                self._ack(request_id, placed)
-            except StrandlineError as error:
-                self.refuse(error, request_id)
-            finally:
-                self._unacknowledged -= 1
-                self._acks.task_done()
-
-    def _ack(self, request_id: str | int | None, placed: Placed) -> None:
-        _, answer = placed.answer()
-        told = b'{"op":"ack","request_id":%b,%b' % (msgspec.json.encode(request_id), answer[1:])
-        self._write(told)
+    def flush(self) -> None:
+        """No more messages have come: send the acks of those that did."""
+        self._acks.flush()
 
     # Watching.
 
@@ -300,19 +332,18 @@ class _Connection:
 
     def refuse(self, error: BaseException, request_id: str | int | None) -> None:
         """Tell of an error."""
-        problem = problem_of(error)
-        told = {"status": problem.status, "code": problem.code, "message": problem.message}
-        if problem.detail:
-            told["detail"] = problem.detail
-        self._tell("error", request_id, told)
+        self._write(refusal(error, request_id))
 
-    def _write(self, message: bytes) -> None:
+    def _write(self, *messages: bytes) -> None:
         if self._stream.wrapping == "frame":
-            message = frames.text_frame(message)
-        self._stream.send(message)
+            self._stream.send(b"".join([frames.text_frame(message) for message in messages]))
+            return
+        for message in messages:
+            self._stream.send(message)
 
     async def finish(self, code: int) -> None:
         """Close; a client that does not take even this is cut off."""
+        self._acks.end()
         try:
             async with asyncio.timeout(_LOGIN_S / 2):
                 if isinstance(self._outlet, QueueOutlet):
@@ -332,13 +363,6 @@ _CODES = {
     "internal": 1011,
 }
 """How a connection is closed, by why its stream ended; else it is a normal end."""
-
-
-async def _drained(acks: asyncio.Queue[Any]) -> None:
-    """Give what was placed a moment to be acknowledged."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(1.0):
-            await acks.join()
 
 
 def _outlet(socket: WebSocket) -> Outlet:
@@ -371,20 +395,6 @@ def _asked(message: live.Subscribe) -> dict[str, live.From]:
     if message.topic is not None:
         asked[message.topic] = default
     return asked
-
-
-def _body(message: live.Publish) -> bytes:
-    """What the route would get as its body."""
-    told = {
-        "records": message.records,
-        "create": message.create,
-        "config": message.config,
-        "idempotency_key": message.idempotency_key,
-        "node": message.node,
-        "disable_backpressure": message.disable_backpressure,
-    }
-    given = {name: value for name, value in told.items() if value is not msgspec.UNSET}
-    return msgspec.json.encode(given)
 
 
 def _fits(pattern: str, name: str) -> bool:

@@ -37,24 +37,25 @@ _QUIET_US = 60_000_000
 class Pending:
     """An append that is placed and perhaps not yet durable."""
 
-    __slots__ = ("_committer", "_lsn", "appended", "ts")
+    __slots__ = ("appended", "committer", "lsn", "ts")
 
     def __init__(self, appended: Appended, committer: Committer, lsn: int, ts: int = 0) -> None:
         self.appended = appended
         self.ts = ts
         """When it was placed; 0 when it is an earlier append that had the same key."""
-        self._committer = committer
-        self._lsn = lsn
+        self.committer = committer
+        self.lsn = lsn
+        """Up to where the log has to be synced before it is durable; 0 when it need not be."""
 
     def wait(self) -> Appended:
         """Return once the append is acknowledged in its class."""
-        if self._lsn:
-            self._committer.wait_synced(self._lsn)
+        if self.lsn:
+            self.committer.wait_synced(self.lsn)
         return self.appended
 
     def durable(self) -> asyncio.Future[Appended]:
         """The same for a coroutine: ``await`` it."""
-        return self._committer.synced_future(self._lsn, self.appended)
+        return self.committer.synced_future(self.lsn, self.appended)
 
 
 def place(state: TopicState, shard: Shard, batch: Batch, expected_head: int | None) -> Pending:
@@ -79,6 +80,31 @@ def place(state: TopicState, shard: Shard, batch: Batch, expected_head: int | No
         finally:
             writer.release()
         shard.committer.wait_synced(reserved_at)
+
+
+def place_plain(state: TopicState, shard: Shard, data: bytes) -> Pending | None:
+    """The same, in few steps, for one record of a topic that only has to be synced; None when
+    there is more to it."""
+    writer, committer = shard.writer, shard.committer
+    writer.acquire()
+    try:
+        if state.dropped or state.memory is not None:
+            return None
+        seq, ts = state.next_seq, writer.stamp()
+        location = writer.place_single(state.id, seq, NO_FIELDS, data, ts)
+        state.torn = True
+        state.pending_payload += len(data)
+        publish = functools.partial(_publish_plain, state, seq, location, ts, len(data))
+        lsn = committer.publish_when_synced(publish)
+        state.next_seq = seq + 1
+        state.torn = False
+        return Pending(Appended(seq, seq, seq), committer, lsn, ts)
+    except BaseException as error:
+        if state.torn:
+            writer.poison(f"an append was interrupted ({error!r})")
+        raise
+    finally:
+        writer.release()
 
 
 def _known(state: TopicState, shard: Shard, key: bytes | None) -> Pending | None:
@@ -282,6 +308,17 @@ def _published(state: TopicState, batch: Batch, first_seq: int, ts: int) -> None
     note_tags(state, batch.tags, first_seq, batch.count)
     state.last_ts = ts
     state.head_seq = first_seq + batch.count - 1
+    if state.waiters:
+        state.wake()
+
+
+def _publish_plain(state: TopicState, seq: int, location: int, ts: int, size: int) -> None:
+    """The same as ``_publish`` for one record without fields. Writer's lock held."""
+    state.tail.append(seq, location)
+    state.payload += size
+    state.pending_payload -= size
+    state.last_ts = ts
+    state.head_seq = seq
     if state.waiters:
         state.wake()
 

@@ -29,6 +29,7 @@ from strandline.topic.append import (
     Pending,
     check_alone,
     place,
+    place_plain,
 )
 from strandline.topic.arguments import check_expected_head, check_timeout, check_whole
 from strandline.topic.batch import (
@@ -236,7 +237,7 @@ class Topic:
     ) -> Pending:
         """Place an append now and wait for it later: ``wait()``, or ``await durable()``."""
         if not options and type(data) is bytes:
-            return self._place(of_plain(data, self._limits), None)
+            return self._place_plain(data)
         check_options(options)
         key, tag = options.get("key"), options.get("tag")
         node, meta = options.get("node"), options.get("meta")
@@ -251,6 +252,15 @@ class Topic:
             columns = {"key": fields[0], "tag": tag, "node": node, "meta": meta}
             batch = of_many(many, columns, idempotency_key, self._limits)
         return self._place(batch, expected_head)
+
+    def _place_plain(self, data: bytes) -> Pending:
+        state = self._state
+        config = state.config
+        is_small = len(data) <= self._fast_size_max
+        if config.durability != "fsync" or config.discard != "old" or not is_small:
+            return self._place(of_plain(data, self._limits), None)
+        placed = place_plain(state, self._shard(), data)
+        return placed or self._place(of_plain(data, self._limits), None)
 
     def place_many(
         self,

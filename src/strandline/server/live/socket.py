@@ -1,21 +1,48 @@
-"""The WebSocket protocol of the server: uvicorn's, which also shows its transport.
+"""The WebSocket protocol of the server: uvicorn's, which shows its transport, with a short way in.
 
 Frames to many watchers are built once and written straight to their transports (``frames.py``);
-the handshake, reading, pings and closing stay with uvicorn.
+the handshake, pings and closing stay with uvicorn. So does reading, but for plain messages: a
+whole text frame of moderate size is unmasked here and offered to whoever answers (``Taker``). What
+he does not take, and all that is not so plain, is handed to uvicorn, frame by frame.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import struct
+from typing import Any, Protocol
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Opcode
 from websockets.http11 import Request
+from websockets.speedups import apply_mask
 
-from strandline.server.transports import NAME
+from strandline.server.transports import NAME, TAKING
+
+_PLAIN = 0x80 | Opcode.TEXT  # a whole message in one frame
+_MASKED = 0x80
+_SIZE_MAX = 256 * 1024
+_NO_MASK = bytes(4)
+
+
+class Taker(Protocol):
+    """Answers messages at once. Owned by the loop's thread."""
+
+    def take(self, message: bytes) -> bool:
+        """Answer this one; False when it has to wait for its turn."""
+        ...
+
+    def flush(self) -> None:
+        """There are no more for now."""
+        ...
 
 
 class LiveWebSocket(WebSocketsSansIOProtocol):
     """One connection. Owned by the loop's thread."""
+
+    taker: Taker | None = None
+    _heads = 0  # times that something came before the handshake was answered
+    _rest = b""  # the beginning of a frame
+    _owed = 0  # bytes that uvicorn needs to end the frame that it has begun
 
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)
@@ -23,8 +50,74 @@ class LiveWebSocket(WebSocketsSansIOProtocol):
         scope: Any = getattr(self, "scope", None)
         if scope is not None:
             scope["extensions"][NAME] = self.transport
+            scope["extensions"][TAKING] = self
 
     def shutdown(self) -> None:
         """The server goes down: the hub tells the application, which closes with a word."""
         if not self.handshake_complete:
             super().shutdown()
+
+    def data_received(self, data: bytes) -> None:
+        if not self.handshake_complete:
+            self._heads += 1
+        if not self.handshake_complete or self._heads > 1:
+            # Who sends frames before the answer is there has uvicorn read all of them.
+            super().data_received(data)
+            return
+        data = self._rest + data if self._rest else data
+        self._rest = b""
+        at = self._owed
+        if at:
+            super().data_received(data[:at])
+            self._owed = max(0, at - len(data))
+        while at < len(data):
+            behind = self._frame(data, at)
+            if not behind:
+                self._rest = data[at:]
+                break
+            at = behind
+        if self.taker is not None:
+            self.taker.flush()
+
+    def _frame(self, data: bytes, at: int) -> int:
+        """Deal with the frame that begins here; where it ends, 0 when it has to wait for more."""
+        head_size, size = _head(data, at)
+        if not head_size:
+            return 0
+        behind = at + head_size + size
+        if self._is_plain(data, at, size):
+            if behind > len(data):
+                return 0
+            taker = self.taker
+            if taker is not None and self.queue.empty() and not self.close_sent:
+                message = data[at + head_size : behind]
+                mask = data[at + head_size - 4 : at + head_size]
+                if taker.take(message if mask == _NO_MASK else apply_mask(message, mask)):
+                    return behind
+        super().data_received(data[at:behind])
+        self._owed = max(0, behind - len(data))
+        return behind
+
+    def _is_plain(self, data: bytes, at: int, size: int) -> bool:
+        return (
+            data[at] == _PLAIN
+            and data[at + 1] >= _MASKED
+            and size <= _SIZE_MAX
+            and self.conn.current_size is None  # no message is under way in pieces
+        )
+
+
+def _head(data: bytes, at: int) -> tuple[int, int]:
+    """Sizes of a frame's head and of what follows it; a head of 0 when it is not all there."""
+    if len(data) < at + 2:
+        return 0, 0
+    mask_size = 4 if data[at + 1] >= _MASKED else 0
+    size = data[at + 1] & 0x7F
+    head_size = 2 + mask_size + (2 if size == 126 else 8 if size == 127 else 0)
+    if len(data) < at + head_size:
+        return 0, 0
+    if size == 126:
+        (size,) = struct.unpack_from("!H", data, at + 2)
+    elif size == 127:
+        (size,) = struct.unpack_from("!Q", data, at + 2)
+    return head_size, size
