@@ -190,7 +190,8 @@ def _settings(target: Target, file: str | None, data: str | None = None) -> Serv
 
 
 def _schedule_of(settings: ServerSettings) -> Schedule:
-    return Schedule(settings.data, settings.store.pipelines, lake=settings.store.lake.url)
+    store = settings.store
+    return Schedule(settings.data, store.pipelines, lake=store.lake.url, views=store.views.url)
 
 
 def _served(target: Target) -> RemoteStore:

@@ -69,6 +69,7 @@ class Serving:
             settings.data,
             settings.store.pipelines,
             lake=settings.store.lake.url,
+            views=settings.store.views.url,
             clock=self._clock,
             disk=disk,
         )

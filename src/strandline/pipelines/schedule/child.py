@@ -15,7 +15,12 @@ from strandline.env.disk import OsDisk
 from strandline.pipelines.engine import Embedded, Engine
 from strandline.pipelines.schedule.ledger import write_outcome
 from strandline.pipelines.schedule.registry import Done, Work, arguments_of, pipeline_of
-from strandline.pipelines.schedule.running import LAKE_VARIABLE, Order, failure_text
+from strandline.pipelines.schedule.running import (
+    LAKE_VARIABLE,
+    VIEWS_VARIABLE,
+    Order,
+    failure_text,
+)
 
 _FAILED = 1
 
@@ -28,6 +33,7 @@ def work_off(told: str, engine_of: Callable[[str], Engine]) -> int:
         work = Work(
             order.store,
             os.environ.get(LAKE_VARIABLE, ""),
+            os.environ.get(VIEWS_VARIABLE, ""),
             order.due,
             engine_of(order.master),
             _tell,

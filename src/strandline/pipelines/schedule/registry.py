@@ -40,6 +40,8 @@ class Work(NamedTuple):
     store: str
     lake: str
     """Url of the lake, "" for the store's folder."""
+    views: str
+    """Url under which views are saved, "" for the store's folder."""
     due: str
     """When it was due, as 20261117T030000Z: stands for ``{due}`` in paths."""
     engine: Engine

@@ -5,7 +5,7 @@
 
 A process of its own can be ended when it takes too long, does not slow down who serves, and cannot
 take it along when it fails. Its command line tells store, pipeline and arguments, and anybody on
-the machine may read that: the lake's url and all credentials go through the environment. What it
+the machine may read that: urls and all credentials go through the environment. What it
 has done it leaves behind in a file (``child.py``).
 """
 
@@ -41,6 +41,7 @@ from strandline.pipelines.schedule.registry import (
 from strandline.wire.pipelines import Outcome, Run
 
 LAKE_VARIABLE = "STRANDLINE_LAKE_URL"
+VIEWS_VARIABLE = "STRANDLINE_VIEWS_URL"
 _LOOK_S = 0.05
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -76,9 +77,9 @@ class Runner(Protocol):
 class Processes:
     """Runs each pipeline in a process of its own."""
 
-    def __init__(self, store: str, lake: str, ledger: Ledger, clock: Clock) -> None:
+    def __init__(self, store: str, lake: str, views: str, ledger: Ledger, clock: Clock) -> None:
         self._store = os.path.abspath(store)
-        self._lake = lake
+        self._places = {LAKE_VARIABLE: lake, VIEWS_VARIABLE: views}
         self._ledger = ledger
         self._clock = clock
 
@@ -95,7 +96,7 @@ class Processes:
         try:
             child = Child(
                 command_of(declared.engine, order),
-                environment=environment_of(declared.engine, self._lake),
+                environment=self._places | environment_of(declared.engine),
                 log=self._ledger.log_path(run.name),
                 keeps=lease,
             )
@@ -146,7 +147,7 @@ class Here:
                 raise _Over("timeout", f"it took longer than {declared.timeout}")
 
         pipeline = pipeline_of(declared.pipeline, self._known)
-        work = Work(self._store, self._lake, due_text(run), Embedded(), progress)
+        work = Work(self._store, self._lake, "", due_text(run), Embedded(), progress)
         try:
             done = pipeline.run(arguments_of(pipeline, declared.arguments), work)
         except _Over as over:
@@ -188,13 +189,12 @@ def command_of(engine: str, order: Order) -> list[str]:
     return [*submit, "--name", f"strandline {order.pipeline}", f"{ours}/submitted.py", told]
 
 
-def environment_of(engine: str, lake: str) -> dict[str, str]:
-    """What a run's process has in its environment besides what we have."""
+def environment_of(engine: str) -> dict[str, str]:
+    """What the scripts of pyspark ask for before any Python has begun."""
     if engine == "embedded":
-        return {LAKE_VARIABLE: lake}
-    # The scripts of pyspark ask for these before any Python has begun.
+        return {}
     python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    return {LAKE_VARIABLE: lake, "SPARK_HOME": spark_home(), **python}
+    return {"SPARK_HOME": spark_home(), **python}
 
 
 def spark_home() -> str:

@@ -68,19 +68,20 @@ class Schedule:
         settings: PipelineSettings,
         *,
         lake: str = "",
+        views: str = "",
         clock: Clock | None = None,
         disk: Disk | None = None,
         runner: Runner | None = None,
         history: History | None = None,
         known: Mapping[str, Pipeline] = PIPELINES,
     ) -> None:
-        """Invalid when a declaration is not good."""
+        """Invalid when a declaration is not good. ``lake`` and ``views`` are urls."""
         check_declared(settings, known)
         self._clock = clock or SystemClock()
         self._declared = {each.name: each for each in settings.declared}
         self._points = {each.name: points_of(each) for each in settings.declared}
         self._ledger = Ledger(store, disk or OsDisk())
-        self._runner = runner or Processes(store, lake, self._ledger, self._clock)
+        self._runner = runner or Processes(store, lake, views, self._ledger, self._clock)
         self._history = history or History(store, lake)
         self._places = settings.runs_at_once
         self._stopping = threading.Event()
