@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,17 @@ def often(tmp_path: Path, data_dir: str) -> str:
     with open_small(data_dir) as store:
         fill(store)
     return declare(tmp_path, 'name = "often"\npipeline = "compact"\nevery = "1s"')
+
+
+@pytest.fixture(autouse=True)
+def _no_runs_left(data_dir: str) -> Iterator[None]:
+    """A run outlives its scheduler on purpose, but not its test."""
+    yield
+    for process in [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]:
+        line = _command_line(process)
+        if _is_run(line) and data_dir.encode() in line:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
 
 
 def runs(program: Program, config: str) -> list[dict[str, object]]:
@@ -136,7 +149,7 @@ def test_the_command_line_of_a_run_has_no_secrets(tmp_path: Path, data_dir: str,
     process = program.start("pipeline", "schedule", "--config", config)
     read_until(process.stderr, b"run 1 has begun")
 
-    told = Path(f"/proc/{_child_of(process.pid)}/cmdline").read_bytes()
+    told = _command_line(_child_of(process.pid))
     process.send_signal(signal.SIGINT)
 
     assert process.wait(SECONDS_MAX) == 0
@@ -186,10 +199,22 @@ def _child_of(parent: int) -> int:
         found = subprocess.run(
             ["ps", "-o", "pid=", "--ppid", str(parent)], capture_output=True, text=True, check=False
         ).stdout.split()
-        if found:
-            return int(found[0])
+        for child in map(int, found):
+            if _is_run(_command_line(child)):  # before that it is a copy of its parent
+                return child
         time.sleep(0.02)
     raise AssertionError("the run has no process")
+
+
+def _is_run(command_line: bytes) -> bool:
+    return b"strandline.pipelines.schedule.child" in command_line
+
+
+def _command_line(process: int) -> bytes:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return b""  # it has ended
 
 
 def _wait_gone(process: int) -> None:
