@@ -49,6 +49,7 @@ from strandline.wal.shard import Shard
 from strandline.wal.writer import as_unavailable
 from strandline.wiring import (
     Base,
+    make_adopting,
     make_inbox,
     make_roots,
     make_routers,
@@ -244,10 +245,11 @@ class Store(Doors):
             return self._scrubber.run_all()
 
     def take_deliveries(self) -> int:
-        """Append what Spark and others have delivered now; how many deliveries were taken."""
+        """Append what Spark and others have delivered, and take over views that were rebuilt, now;
+        how many of both."""
         self._check_writable()
         with telling("the inbox"):
-            taken = self._inbox.run_once()
+            taken = self._inbox.run_once() + self._adopting.run_once()
             self._checkpoint_if_due()
             return taken
 
@@ -397,6 +399,7 @@ class Store(Doors):
             store_id=found.store_id,
             trash=found.catalog.lake_trash,
         )
+        self._adopting = make_adopting(self._base, self._views, self.id, self.relocate)
         self._space = SpaceWatch(disk, layout, self._shards, self._settings.space)
         self._space.make_room()
         reopen.quarantine_orphans(disk, layout, roots, found)
@@ -420,6 +423,7 @@ class Store(Doors):
         self._add_job("space", self._space.run_once, _TICK_S)
         self._add_job("scrub", self._scrubber.run_once, _TICK_S)
         self._add_job("inbox", self._inbox.run_once, _INBOX_S)
+        self._add_job("adopt", self._adopting.run_once, _TICK_S)
         self._add_job("routers", self._routers.run_job, ROUTERS_S, self._routers.kick)
         self._add_job("views", self._views.shelf.run_once, _TICK_S)
 
@@ -476,6 +480,7 @@ class Store(Doors):
             for job in syncing:
                 job.stop()
             self._inbox.close()
+            self._adopting.close()
 
     def _handle(self, state: TopicState) -> Topic:
         shard = None if self.readonly else self._found.catalog.shard_of(state)

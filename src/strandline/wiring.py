@@ -12,6 +12,7 @@ from strandline.env.clock import Clock
 from strandline.env.disk import Disk
 from strandline.env.object_store import open_objects
 from strandline.env.objects import Objects
+from strandline.inbox.adopting import Adopting
 from strandline.inbox.inbox import Inbox
 from strandline.lake.intake import Intake
 from strandline.lake.lake import Lake
@@ -136,6 +137,20 @@ def make_inbox(base: Base, store: Receiver, store_id: str) -> Inbox:
         store_id=store_id,
         topic=topic,
         sync=store.sync,
+    )
+
+
+def make_adopting(
+    base: Base, views: Views, store_id: str, relocate: Callable[[], None]
+) -> Adopting:
+    """What takes what other processes have worked out for views."""
+    return Adopting(
+        open_objects(base.layout.incoming, disk=base.disk),
+        base.objects,
+        base.clock,
+        store_id=store_id,
+        views=views,
+        relocate=relocate,
     )
 
 

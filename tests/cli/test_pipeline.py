@@ -32,7 +32,14 @@ def _damage(data_dir: str) -> str:
 def test_list_names_the_pipelines(command: Command):
     listed = command("pipeline", "list", "--output", "jsonl").json_lines
 
-    assert [row["pipeline"] for row in listed] == ["compact", "scrub", "import", "export"]
+    assert [row["pipeline"] for row in listed] == [
+        "compact",
+        "scrub",
+        "import",
+        "export",
+        "rebuild",
+        "rollup",
+    ]
 
 
 def test_compact_merges_and_sums_up(cold: Command, data_dir: str):

@@ -1,7 +1,8 @@
 """``strandline pipeline``: work over the whole lake, here or on Spark.
 
 Pipelines need the lake and not the store's lock, so they run beside the process that writes.
-Imports and exports are in ``transfer.py``, what is declared and due in ``schedule.py``.
+Imports and exports are in ``transfer.py``, rebuilds and rollups in ``rebuilding.py``, what is
+declared and due in ``schedule.py``.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ import msgspec
 from cyclopts import App, Parameter
 
 from strandline import pipelines
-from strandline.cli import cells, lake, schedule, transfer
+from strandline.cli import cells, lake, rebuilding, schedule, transfer
 from strandline.cli.cells import Made, Row
 from strandline.cli.engines import HERE, Where
-from strandline.cli.options import TARGET, Flag, Target, byte_count
+from strandline.cli.opening import must_exist
+from strandline.cli.options import TARGET, VIEW_TARGET, Flag, Target, ViewTarget, byte_count
 from strandline.cli.output import print_report
 from strandline.cli.progress import Steps
-from strandline.errors import Corrupt
+from strandline.errors import Corrupt, Invalid
 from strandline.settings import MIB, LakeSettings
 
 PLACE = lake.PLACE + 1  # among the commands of the help page
@@ -32,6 +34,8 @@ run.command(transfer.export, name="export")
 app.command(schedule.list_pipelines, name="ls", alias="list")
 app.command(schedule.schedule)
 app.command(schedule.runs)
+run.command(rebuilding.rebuild, name="rebuild")
+run.command(rebuilding.rollup, name="rollup")
 
 
 @run.command
@@ -41,9 +45,10 @@ def compact(
         str, Parameter(metavar="SIZE")
     ] = f"{LakeSettings().file_bytes // MIB}MiB",
     dead_share: float = round(LakeSettings().dead_share, 2),
+    keyed: Flag = False,
     dry_run: Flag = False,
     where: Where = HERE,
-    target: Target = TARGET,
+    target: ViewTarget = VIEW_TARGET,
 ) -> None:
     """Merge small files of the lake into large ones, without the rows that are gone.
 
@@ -57,19 +62,14 @@ def compact(
         Payload of a file to aim at.
     dead_share
         Rewrite a file of which more than this share is gone, however large it is.
+    keyed
+        First have key-value topics let go of superseded versions and forgotten keys; needs the
+        folder of the store.
     dry_run
         Only say what would be done.
     """
     settings = LakeSettings(file_bytes=byte_count(file_bytes), dead_share=dead_share)
-    with Steps() as steps:
-        summary = pipelines.compact(
-            lake.url_of(target),
-            topics,
-            engine=where.chooser(),
-            settings=settings,
-            dry_run=dry_run,
-            progress=steps.show,
-        )
+    summary = _compact(topics, settings, where, target, keyed=keyed, dry_run=dry_run)
     facts = {
         "lake": cells.plain(summary.lake),
         "result": _compacted(summary),
@@ -79,6 +79,8 @@ def compact(
         + ("not known yet" if dry_run else f"{cells.size(summary.bytes_after)} after"),
         "took": f"{summary.seconds:.1f} s, {summary.engine}",
     }
+    if keyed:
+        facts["let go"] = f"{summary.let_go} records that no key-value view needs"
     skipped: list[Row] = [Made({}, _skipped(each)) for each in summary.skipped]
     print_report(target.output, Made(msgspec.to_builtins(summary), facts), {"skipped": skipped})
     if summary.damaged:
@@ -134,6 +136,39 @@ def scrub(
     print_report(target.output, Made(json, facts), {"findings": findings})
     if summary.findings:
         raise _damaged(summary.findings)
+
+
+def _compact(
+    topics: Sequence[str],
+    settings: LakeSettings,
+    where: Where,
+    target: ViewTarget,
+    *,
+    keyed: bool,
+    dry_run: bool,
+) -> pipelines.CompactSummary:
+    if keyed and dry_run:
+        raise Invalid("what leaves a key-value topic is known when it has left: no dry run of that")
+    with Steps() as steps:
+        if not keyed:
+            return pipelines.compact(
+                lake.url_of(target),
+                topics,
+                engine=where.chooser(),
+                settings=settings,
+                dry_run=dry_run,
+                progress=steps.show,
+            )
+        must_exist(target.store)
+        return pipelines.compact_keyed(
+            target.store,
+            topics,
+            engine=where.chooser(),
+            settings=settings,
+            lake=target.lake_url,
+            views_url=target.views_url,
+            progress=steps.show,
+        )
 
 
 def _compacted(summary: pipelines.CompactSummary) -> str:

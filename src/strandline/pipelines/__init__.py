@@ -5,6 +5,7 @@ lakes.py         which lake, and which of its topics
 groups.py        which files a compaction merges
 merge.py         one task of a compaction
 compact.py       merges small files, drops rows that are gone
+keyed.py         the same for key-value topics: superseded versions and forgotten keys go first
 scrub.py         reads every byte again and tells what is damaged
 positions.py     one position of a store that all tasks of a read share
 conditions.py    comparisons of columns: what they skip, and which rows they keep
@@ -23,6 +24,10 @@ rendering.py     records as Parquet, CSV, JSON lines
 expanding.py     fields of JSON as columns
 
 schedule/        pipelines that a store declares, run when they are due
+rebuild.py       a view from its log: compared with the saved one, or put in its place
+rollup.py        rules of series and measurements: windows made by tasks, what is too old let go
+hand_over.py     what was made for a view to the process that has the store open
+refold/          the tasks of a rebuild
 """
 
 from strandline.pipeline_config import Declared
@@ -30,7 +35,10 @@ from strandline.pipelines.compact import CompactSummary, SkippedGroup, compact
 from strandline.pipelines.engine import Embedded, Engine, choose
 from strandline.pipelines.exporting import ExportSummary, export
 from strandline.pipelines.importing import ImportSummary, import_files
+from strandline.pipelines.keyed import compact_keyed
 from strandline.pipelines.mapping import BadRow, Fields
+from strandline.pipelines.rebuild import Difference, RebuildSummary, rebuild
+from strandline.pipelines.rollup import RolledRule, RollupSummary, rollup
 from strandline.pipelines.schedule.schedule import Schedule
 from strandline.pipelines.scrub import ScrubFinding, ScrubSummary, scrub
 
@@ -38,18 +46,25 @@ __all__ = [
     "BadRow",
     "CompactSummary",
     "Declared",
+    "Difference",
     "Embedded",
     "Engine",
     "ExportSummary",
     "Fields",
     "ImportSummary",
+    "RebuildSummary",
+    "RolledRule",
+    "RollupSummary",
     "Schedule",
     "ScrubFinding",
     "ScrubSummary",
     "SkippedGroup",
     "choose",
     "compact",
+    "compact_keyed",
     "export",
     "import_files",
+    "rebuild",
+    "rollup",
     "scrub",
 ]

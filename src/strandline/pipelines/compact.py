@@ -72,6 +72,8 @@ class CompactSummary(msgspec.Struct, kw_only=True):
     """Stored bytes. With ``dry_run`` those that nothing would be done to, and of groups the old."""
     bytes_read: int = 0
     bytes_written: int = 0
+    let_go: int = 0
+    """Records that key-value views no longer need, and that left the log before (``keyed.py``)."""
     seconds: float = 0.0
     skipped: list[SkippedGroup] = []
 

@@ -176,7 +176,7 @@ def in_tasks(parts: Sequence[Part]) -> list[list[Part]]:
     groups: list[list[Part]] = []
     rows = 0
     for part in parts:
-        size = _seqs(part)
+        size = seqs_in(part)
         if not groups or rows + size > TASK_ROWS:
             groups.append([])
             rows = 0
@@ -192,7 +192,8 @@ def _between(hidden: BitMap64, first_seq: int, last_seq: int) -> bytes:
     return (hidden & BitMap64(range(first_seq, last_seq + 1))).serialize()
 
 
-def _seqs(part: Part) -> int:
+def seqs_in(part: Part) -> int:
+    """About how many rows a part has."""
     if isinstance(part, FilePart):
         return max(1, min(part.own_next, part.last_seq + 1) - max(part.own_first, part.first_seq))
     return part.last_seq - part.first_seq + 1 if isinstance(part, HotPart) else TASK_ROWS

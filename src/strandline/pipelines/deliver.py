@@ -21,6 +21,7 @@ from strandline.env.object_store import open_objects
 from strandline.env.objects import Objects
 from strandline.errors import (
     AlreadyThere,
+    Conflict,
     Corrupt,
     Invalid,
     Locked,
@@ -151,7 +152,7 @@ def _await_taken(
         clock.wait(threading.Event(), pause_s)
     refused = f"{REFUSED}/{made.name()}"
     if _is_there(folder, refused):
-        raise _as_error(letters.decode_refusal(folder.get(refused), refused))
+        raise as_error(letters.decode_refusal(folder.get(refused), refused))
 
 
 def _take(store: str, lake: str) -> None:
@@ -167,10 +168,12 @@ def _is_there(folder: Objects, key: str) -> bool:
     return True
 
 
-def _as_error(refused: Refusal) -> StrandlineError:
+def as_error(refused: Refusal) -> StrandlineError:
     """The error for which the writer refused a delivery."""
     for kind in vars(errors).values():
-        if isinstance(kind, type) and issubclass(kind, Invalid) and kind.code == refused.error:
+        if isinstance(kind, type) and issubclass(kind, (Invalid, Conflict, NotFound)):
+            if kind.code != refused.error or kind is AlreadyThere:
+                continue
             return kind(refused.reason)
     if refused.error == Corrupt.code:
         reason, _, where = refused.reason.partition(" in ")

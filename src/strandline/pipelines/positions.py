@@ -21,7 +21,7 @@ import msgspec
 from strandline.errors import Invalid, StrandlineError, Unavailable, UnknownTopic, Unreachable
 from strandline.lake import terms
 from strandline.pipelines.lakes import is_pattern
-from strandline.settings import LakeSettings, Settings
+from strandline.settings import LakeSettings, Settings, ViewSettings
 from strandline.store import Store
 from strandline.topic.snapshot import Snapshot
 
@@ -84,9 +84,9 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
         return Offsets(self.store_id, dict(sorted(found.items())))
 
 
-def open_readonly(path: str, lake: str = "") -> Store:
+def open_readonly(path: str, lake: str = "", views_url: str = "") -> Store:
     """The store, beside its writer if there is one."""
-    settings = Settings(lake=LakeSettings(url=lake))
+    settings = Settings(lake=LakeSettings(url=lake), views=ViewSettings(url=views_url))
     try:
         return Store(path, readonly=True, settings=settings)
     except StrandlineError:

@@ -37,6 +37,7 @@ from strandline.record import Appended, Record
 from strandline.reservoir.session import Session
 from strandline.topic.append import Pending
 from strandline.topic.topic import Topic
+from strandline.view_config import ViewConfigs
 from strandline.views.view import MARKS, Draft, Fold, Rows, World
 
 F = TypeVar("F", bound=Fold)
@@ -173,8 +174,7 @@ class Host(Generic[F]):
         """How records begin that another view of the same topic has written."""
         views = self.topics[source].config.views
         if views is not self._views_seen:
-            others = [kind for kind in MARKS if kind != self.kind]
-            self._others = tuple(MARKS[kind] for kind in others if getattr(views, kind) is not None)
+            self._others = strangers_of(self.kind, views)
             self._views_seen = views
         return self._others
 
@@ -229,6 +229,23 @@ class Host(Generic[F]):
             self.saved = saved
             self._broken = True
             self.catch_up()
+
+    def adopt(self, saved: Saved) -> Saved:
+        """Go on from a state that was folded elsewhere, and has committed pages; the one before.
+
+        What came since is folded in from the log. When that cannot be, all is as it was.
+        """
+        with self.lock:
+            before, secured = self.saved, self.secured
+            self.saved, self.secured = saved, list(saved.applied)
+            self._broken = True
+            try:
+                self.catch_up()
+            except BaseException:
+                self.saved, self.secured = before, secured
+                self._broken = True
+                raise
+            return before
 
     def end(self) -> None:
         """Nobody may use the view any more: without the lock, too, it is behind its topic."""
@@ -311,6 +328,12 @@ def _without(rows: Rows, marks: tuple[bytes, ...]) -> Rows:
         list(compress(rows.metas, keep)),
         list(compress(rows.data, keep)),
     )
+
+
+def strangers_of(kind: str, views: ViewConfigs) -> tuple[bytes, ...]:
+    """How records begin that other views than this one write to a topic with these views."""
+    others = [other for other in MARKS if other != kind]
+    return tuple(MARKS[other] for other in others if getattr(views, other) is not None)
 
 
 def fits(saved: Saved, config: bytes, topics: Sequence[Topic]) -> bool:

@@ -10,6 +10,9 @@ A save hands over the changed pages of each view, one view after the other, then
 makes all of it durable as one version. What it says of a view is what its pages are: both are
 committed under one lock.
 
+A state that was folded elsewhere comes in the same way, into spaces of its own; the view is pointed
+at it when all of it is there (``adopt``).
+
 Saved state is only ever a shortcut. It is not used, and the view folded again from the log, when
 
 - the topic is another one, or has lost records that were folded in;
@@ -38,10 +41,13 @@ from strandline.reservoir.map.spill import Spill
 from strandline.reservoir.reservoir import Reservoir
 from strandline.settings import MIB, ReservoirSettings, ViewSettings
 from strandline.topic.topic import Topic
-from strandline.views.host import Host, Saved, fits
+from strandline.views.host import Host, Saved, fits, strangers_of
 from strandline.views.view import SPACES, Depot, Fold, World
 
 _CATALOGUE = 1
+
+Pages = tuple[Sequence[int], Sequence[bytes]]
+"""Some pages: their numbers, and their bytes."""
 
 
 class _Catalogue(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +78,10 @@ class ViewMaker(NamedTuple):
     @property
     def key(self) -> str:
         return key_of(self.kind, self.topics[0])
+
+    def strangers(self, source: int) -> tuple[bytes, ...]:
+        """How records begin that another view of the same topic has written."""
+        return strangers_of(self.kind, self.topics[source].config.views)
 
     def empty(self, space: int) -> Saved:
         """A view that has seen nothing."""
@@ -116,6 +126,7 @@ class Shelf:
         self._is_alive = is_alive
         self._depot = depot
         self._saving = threading.RLock()
+        self._adopting = threading.Lock()
         self._reservoir: Reservoir | None = None
         self._saved: dict[str, Saved] = {}
         self._next_space = SPACES
@@ -145,6 +156,13 @@ class Shelf:
             raise NotFound(f"topic {topic.name!r} has no {kind} view in use: open it first")
         return found
 
+    def saved_position(self, view: ViewMaker) -> int:
+        """How far of its first topic what was saved goes, 0 when nothing was or it does not fit."""
+        with self._saving:
+            self._open()
+            saved = self._saved.get(view.key)
+            return saved.applied[0] if saved and fits(saved, view.config, view.topics) else 0
+
     def rebuild(self, view: ViewMaker) -> None:
         """Throw a view's state away, and fold the log again, with the options that it has now."""
         with self._saving:
@@ -160,6 +178,28 @@ class Shelf:
         with self._saving:
             host = self._hosts[view.key]
             host.begin_again(host.saved, (), partial(view.fold, host.world))
+
+    def adopt(self, view: ViewMaker, found: Saved, pages: Iterable[Pages]) -> None:
+        """Put a state that was folded elsewhere in the place of a view's own, for good.
+
+        Its pages are numbered as in the space 0 of a view. The view can be used while they are
+        written; then it waits until the records that came since are folded in. When anything is
+        amiss the view stays as it was.
+        """
+        with self._adopting:
+            if not fits(found, view.config, view.topics):
+                raise Conflict(
+                    f"what was folded for the {view.kind} view of {view.topics[0].name!r} is of "
+                    "another topic, of other options, or of records that are lost: rebuild again"
+                )
+            space, reservoir = self._new_space()
+            with reservoir.session() as session:
+                for page_ids, data in pages:
+                    session.write_many([page_id + (space << 32) for page_id in page_ids], data)
+                session.commit()
+            with self._saving:
+                self._take_over(view, msgspec.structs.replace(found, space=space))
+                self.save()
 
     def save(self) -> None:
         """Make the views durable as they are now: the log before is not needed to open them."""
@@ -365,6 +405,38 @@ class Shelf:
         ]
         for key in dropped:
             self._delete_pages(self._saved.pop(key).space)
+
+    def _new_space(self) -> tuple[int, Reservoir]:
+        """A space that no version of the reservoir gives to another view."""
+        with self._saving:
+            reservoir = self._open()
+            used = {host.saved.space for host in self._hosts.values()}
+            used.update(saved.space for saved in self._saved.values())
+            for space in range(SPACES, self._next_space, SPACES):
+                if space not in used and self._pages(space):
+                    self._delete_pages(space)  # of an adoption that a crash has ended
+            space, self._next_space = self._next_space, self._next_space + SPACES
+            self._write_catalogue()  # before the pages: whoever finds them finds this
+            return space, reservoir
+
+    def _take_over(self, view: ViewMaker, adopted: Saved) -> None:
+        host = self._hosts.get(view.key)
+        before = self._saved.get(view.key)
+        if host is not None:
+            try:
+                before = host.adopt(adopted)
+            except BaseException as error:
+                self._delete_pages(adopted.space)
+                if isinstance(error, Corrupt):
+                    raise Conflict(
+                        f"what came since the {view.kind} view of {host.name!r} was folded cannot "
+                        f"be folded in any more ({error}): rebuild it again"
+                    ) from error
+                raise
+        self._saved[view.key] = adopted
+        if before is not None:
+            self._delete_pages(before.space)
+        self._unsaved = True
 
     def _emptied(self, view: ViewMaker, space: int) -> Saved:
         if not self._readonly:

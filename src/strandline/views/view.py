@@ -8,7 +8,7 @@ tells the outcome.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from strandline.env.clock import Clock
@@ -93,6 +93,14 @@ class World(NamedTuple):
     """For those that keep files."""
 
 
+class Seen(NamedTuple):
+    """A part of what a user can see: a key, a job, a source, a column of points."""
+
+    name: bytes
+    """Its place among the others: they come in the order of their names."""
+    content: bytes
+
+
 class Fold(Protocol):
     """The state of a view. Owned by one thread: whoever holds its host's lock."""
 
@@ -110,4 +118,12 @@ class Fold(Protocol):
 
     def digest(self) -> bytes:
         """A checksum of all that a user can see, however it came about."""
+        ...
+
+
+class Told(Fold, Protocol):
+    """A fold that can be compared with another one, part by part."""
+
+    def seen(self, first: bytes | None = None, next: bytes | None = None) -> Iterator[Seen]:
+        """All that a user can see, in order of names, from one on and before another."""
         ...

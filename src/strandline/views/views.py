@@ -97,6 +97,18 @@ class Views:
         self.open(kind, name, {})
         self.shelf.rebuild(self._maker(kind, topic))
 
+    def maker(self, kind: str | Kind[Any], name: str) -> ViewMaker:
+        """What a view that there is, is made of; it need not be in use."""
+        kind = self._kind(kind)
+        topic = self._topics.existing_topic(name)
+        if getattr(topic.config.views, kind.name) is None:
+            raise NotFound(f"topic {name!r} has no {kind.name} view")
+        return self._maker(kind, topic)
+
+    def saved_position(self, kind: str | Kind[Any], name: str) -> int:
+        """How far of its topic the saved state of a view goes, 0 when there is none."""
+        return self.shelf.saved_position(self.maker(kind, name))
+
     def digest(self, kind: str | Kind[Any], name: str) -> str:
         """A checksum of all that can be seen of a view: the same before and after a rebuild."""
         kind = self._kind(kind)

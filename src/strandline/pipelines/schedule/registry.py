@@ -23,6 +23,8 @@ from strandline.pipelines.engine import Engine
 from strandline.pipelines.exporting import export
 from strandline.pipelines.importing import OnBad, import_files
 from strandline.pipelines.mapping import Fields
+from strandline.pipelines.rebuild import rebuild
+from strandline.pipelines.rollup import rollup
 from strandline.pipelines.scrub import scrub
 from strandline.settings import LakeSettings
 from strandline.topic.layout import Layout
@@ -119,6 +121,20 @@ class ExportArguments(Arguments, frozen=True, kw_only=True):
     file_rows: int = 0
 
 
+class RebuildArguments(Arguments, frozen=True, kw_only=True):
+    """Of ``rebuild``: compared, unless it is to be replaced."""
+
+    kind: str
+    view: str
+    replace: bool = False
+
+
+class RollupArguments(Arguments, frozen=True, kw_only=True):
+    """Of ``rollup``."""
+
+    views: tuple[str, ...] = ()
+
+
 def _compact(given: CompactArguments, work: Work) -> Done:
     if work.has_no_lake():
         return Done()
@@ -188,6 +204,30 @@ def _export(given: ExportArguments, work: Work) -> Done:
     return Done(rows=told.rows)
 
 
+def _rebuild(given: RebuildArguments, work: Work) -> Done:
+    told = rebuild(
+        work.store,
+        given.kind,
+        given.view,
+        replace=given.replace,
+        engine=work.engine,
+        lake=work.lake,
+        progress=work.progress,
+    )
+    failure = ""
+    if not told.same:
+        first = ", ".join(told.differences[0].names)
+        failure = f"{given.kind} {given.view} is not what its log folds into: {first}"
+    return Done(rows=told.records, failure=failure)
+
+
+def _rollup(given: RollupArguments, work: Work) -> Done:
+    told = rollup(
+        work.store, given.views, engine=work.engine, lake=work.lake, progress=work.progress
+    )
+    return Done(rows=sum(rule.points for rule in told.rules))
+
+
 PIPELINES: dict[str, Pipeline] = {
     "compact": Pipeline(
         "merge small files of the lake, drop rows that are gone", CompactArguments, _compact
@@ -195,6 +235,16 @@ PIPELINES: dict[str, Pipeline] = {
     "scrub": Pipeline("read every byte again and tell what is damaged", ScrubArguments, _scrub),
     "import": Pipeline("append the rows of files to a topic, each once", ImportArguments, _import),
     "export": Pipeline("write the records of a topic to files", ExportArguments, _export),
+    "rebuild": Pipeline(
+        "fold a view from its log: compare it with the saved one, or replace that",
+        RebuildArguments,
+        _rebuild,
+    ),
+    "rollup": Pipeline(
+        "apply the rules of series and measurements: make windows, drop what is too old",
+        RollupArguments,
+        _rollup,
+    ),
 }
 
 

@@ -25,7 +25,7 @@ and saved with the rest.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 import msgspec
@@ -51,7 +51,7 @@ from strandline.views.kv.slot import (
     ram_of,
     seqs_of,
 )
-from strandline.views.view import Rows, World
+from strandline.views.view import Rows, Seen, World
 
 _UNCOUNTED_MIN, _UNCOUNTED_MAX = 64 * 1024, 4 * 1024 * 1024
 """Memory is counted again when about so much has come in: a 64th of all, within these bounds."""
@@ -62,7 +62,7 @@ _DEAD_RAM = 2
 """Bytes that a dead seq takes at most, but for the first ones."""
 
 
-class _State(msgspec.Struct, frozen=True, array_like=True):
+class State(msgspec.Struct, frozen=True, array_like=True):
     """What is saved besides the maps."""
 
     applied: int
@@ -115,7 +115,7 @@ class KvFold:
         agenda = PagedMap(session, space=space + 2, ram_bytes=ram // 8, spill=spill)
         self._agenda = Agenda(agenda)
         if state:
-            found = msgspec.msgpack.decode(state, type=_State)
+            found = msgspec.msgpack.decode(state, type=State)
             self._base = self._applied = found.applied
             self.forgotten, self._forgotten_seq = found.forgotten, found.forgotten_seq
             self._dead = BitMap64.deserialize(found.dead) if found.dead else BitMap64()
@@ -129,7 +129,7 @@ class KvFold:
         self._count()
         self._base = self._applied
         dead = self.dead.serialize() if self.dead else b""
-        state = _State(self._applied, self.forgotten, self._forgotten_seq, dead)
+        state = State(self._applied, self.forgotten, self._forgotten_seq, dead)
         return msgspec.msgpack.encode(state)
 
     def apply(self, source: int, rows: Rows) -> None:
@@ -155,14 +155,18 @@ class KvFold:
 
     def digest(self) -> bytes:
         """Of all keys that have a value, with their visible versions."""
-        self.flush()
         whole = xxh3_128()
-        for key, data in self._live.range():
-            slot = self._trimmed(decode(data))
-            for part in (key, encode(slot)):
+        for seen in self.seen():
+            for part in seen:
                 whole.update(len(part).to_bytes(4, "little"))
                 whole.update(part)
         return whole.digest()
+
+    def seen(self, first: bytes | None = None, next: bytes | None = None) -> Iterator[Seen]:
+        """Keys that have a value, with their visible versions."""
+        self.flush()
+        for key, data in self._live.range(first, next):
+            yield Seen(key, encode(self._trimmed(decode(data))))
 
     def find(self, key: bytes) -> Slot | None:
         """The state of a key, deleted or not, kept at hand for the next who asks."""

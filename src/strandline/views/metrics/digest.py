@@ -7,6 +7,8 @@ and floors come on top.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 import numpy as np
 from xxhash import xxh3_128_digest, xxh3_128_intdigest
@@ -27,14 +29,30 @@ def digest_of(catalogue: Catalogue, standings: Standings, reader: Reader) -> byt
         fields = [measurement.fields[name] for name in sorted(measurement.fields)]
         names.append((measurement.name, measurement.floor, [(f.name, f.kind) for f in fields]))
         for field in fields:
-            total += _sum_of_columns(measurement, field, reader)
+            total += sum(number for _, number in _columns(measurement, field, reader))
     rules = [(one.rule, one.until, sorted(one.stale)) for one in standings.all()]
     known = msgspec.msgpack.encode((names, rules))
     return xxh3_128_digest((total % _MODULUS).to_bytes(16, "little") + known)
 
 
-def _sum_of_columns(measurement: Measurement, field: Field, reader: Reader) -> int:
-    total = 0
+def parts_of(catalogue: Catalogue, standings: Standings, reader: Reader) -> dict[bytes, bytes]:
+    """The same in parts: a checksum for each column, facts of each measurement, each rule."""
+    found = {}
+    for measurement in catalogue.sorted():
+        fields = [measurement.fields[name] for name in sorted(measurement.fields)]
+        facts = (measurement.floor, [(field.name, field.kind) for field in fields])
+        found[b"m" + measurement.name.encode()] = msgspec.msgpack.encode(facts)
+        for field in fields:
+            for name, number in _columns(measurement, field, reader):
+                found[b"p" + name] = number.to_bytes(16, "little")
+    for one in standings.all():
+        name = b"r" + " ".join(one.name).encode()
+        found[name] = msgspec.msgpack.encode((one.rule, one.until, sorted(one.stale)))
+    return found
+
+
+def _columns(measurement: Measurement, field: Field, reader: Reader) -> Iterator[tuple[bytes, int]]:
+    """The name of each column of a field, and its checksum."""
     name = f"{measurement.name}\x00{field.name}\x00{int(field.kind)}\x00".encode()
     series = measurement.series
     wanted = Stretch(field.number, series.numbers(), measurement.floor, INT64_MAX)
@@ -46,7 +64,5 @@ def _sum_of_columns(measurement: Measurement, field: Field, reader: Reader) -> i
         bounds = [*starts.tolist(), len(points.at)]
         for tags, first, following in zip(packed, bounds, bounds[1:], strict=False):
             at, bits = points.at[first:following], points.bits[first:following]
-            total += xxh3_128_intdigest(
-                b"".join((name, tags, b"\x01", at.tobytes(), bits.tobytes()))
-            )
-    return total
+            body = b"".join((name, tags, b"\x01", at.tobytes(), bits.tobytes()))
+            yield name + tags, xxh3_128_intdigest(body)

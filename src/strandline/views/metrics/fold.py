@@ -27,7 +27,7 @@ from strandline.reservoir.session import Session
 from strandline.view_config import MetricsConfig
 from strandline.views.metrics.batch import Row, Table, with_rows
 from strandline.views.metrics.catalogue import Catalogue, Measurement
-from strandline.views.metrics.digest import digest_of
+from strandline.views.metrics.digest import digest_of, parts_of
 from strandline.views.metrics.facts import Facts
 from strandline.views.metrics.index import Index
 from strandline.views.metrics.kinds import INT64_MIN, Ints, Kind
@@ -40,7 +40,7 @@ from strandline.views.metrics.rules import Progress, Standing
 from strandline.views.metrics.runs import Run, Runs, by_field
 from strandline.views.metrics.standings import Standings
 from strandline.views.metrics.tail import FIELD_SHIFT, Tail
-from strandline.views.view import Rows, World
+from strandline.views.view import Rows, Seen, World
 
 TAIL_POINTS_MAX = 1 << 16
 TAIL_POINTS_MIN = 1 << 10
@@ -182,6 +182,13 @@ class MetricsFold:
     def digest(self) -> bytes:
         """A checksum of all points, names, rules and floors."""
         return digest_of(self.catalogue, self.standings, self.reader)
+
+    def seen(self, first: bytes | None = None, next: bytes | None = None) -> Iterator[Seen]:
+        """Columns of points, names, rules and floors."""
+        found = parts_of(self.catalogue, self.standings, self.reader)
+        for name in sorted(found):
+            if (first is None or name >= first) and (next is None or name < next):
+                yield Seen(name, found[name])
 
     def flush(self) -> None:
         """Sort the tail into a run, and merge a little."""

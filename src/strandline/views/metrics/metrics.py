@@ -23,7 +23,9 @@ from typing import Any, Literal
 from strandline.errors import Invalid, StrandlineError
 from strandline.record import Appended
 from strandline.views.host import Host
+from strandline.views.made import MadeWindows
 from strandline.views.metrics import asking, pipeline
+from strandline.views.metrics.accepting import accept
 from strandline.views.metrics.aggregates import parse_aggregate
 from strandline.views.metrics.answer import Answer
 from strandline.views.metrics.arrays import row_of, tables_of
@@ -223,6 +225,10 @@ class Metrics:
     def run_once(self) -> None:
         """Apply the rules: make windows that are over, drop what is too old."""
         self._upkeep.run_once()
+
+    def accept(self, windows: MadeWindows, draft: Draft) -> bool:
+        """Append windows of a rule that were made elsewhere; False when they no longer hold."""
+        return accept(self._host, windows, draft)
 
     def maintain(self) -> None:
         """Apply the rules, and let records of the log go that no longer matter."""

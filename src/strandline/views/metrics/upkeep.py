@@ -90,7 +90,7 @@ class Upkeep:
         return count
 
     def _downsample(self, rule: Downsample, now_ns: int) -> None:
-        complete = (now_ns - rule.delay_ns) // rule.window_ns * rule.window_ns
+        complete = complete_at(rule, now_ns)
 
         def decision(fold: MetricsFold) -> Draft | None:
             standing = fold.standings.find("downsample", rule.into)
@@ -142,7 +142,7 @@ def _stale(
     tables = [
         table
         for window in windows
-        for table in _tables(fold, rule, source, window, window + rule.window_ns)
+        for table in tables_of(fold, rule, source, window, window + rule.window_ns)
     ]
     return draft_points(tables, Progress(rule.into, standing.seq, standing.until, windows))
 
@@ -151,21 +151,36 @@ def _due(
     fold: MetricsFold, rule: Downsample, standing: Standing, source: Measurement, complete: int
 ) -> Draft | None:
     """The next windows that are over and not made."""
+    due = next_due(fold, rule, source, standing.until, complete)
+    if due is None:
+        return None
+    tables = list(tables_of(fold, rule, source, *due))
+    return draft_points(tables, Progress(rule.into, standing.seq, due[1]))
+
+
+def complete_at(rule: Downsample, now_ns: int) -> int:
+    """Windows before this are over."""
+    return (now_ns - rule.delay_ns) // rule.window_ns * rule.window_ns
+
+
+def next_due(
+    fold: MetricsFold, rule: Downsample, source: Measurement, until: int | None, complete: int
+) -> tuple[int, int] | None:
+    """Where the next windows begin and end that are made in one step, when a rule is so far."""
     width = rule.window_ns
     begin = -(-source.floor // width) * width if source.floor > INT64_MIN else INT64_MIN
-    if standing.until is not None:
-        begin = max(begin, standing.until)
+    if until is not None:
+        begin = max(begin, until)
     earliest = _earliest(fold, source, begin)
     if earliest is None or earliest // width * width >= complete:
         return None
     first = max(begin, earliest // width * width)
     each = max(1, len(source.series) * len(source.fields) * len(rule.aggregates))
-    following = min(complete, first + min(WINDOWS_AT_ONCE, max(1, POINTS_AT_ONCE // each)) * width)
-    tables = list(_tables(fold, rule, source, first, following))
-    return draft_points(tables, Progress(rule.into, standing.seq, following))
+    step = min(WINDOWS_AT_ONCE, max(1, POINTS_AT_ONCE // each))
+    return first, min(complete, first + step * width)
 
 
-def _tables(
+def tables_of(
     fold: MetricsFold, rule: Downsample, source: Measurement, first: int, following: int
 ) -> Iterator[Table]:
     """What the windows between two times come to."""

@@ -18,6 +18,7 @@ Pages: in the first space a page for each chunk (pages.py), in the second one fo
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -45,7 +46,7 @@ from strandline.views.queue.codec import (
 from strandline.views.queue.jobs import Jobs
 from strandline.views.queue.leases import Terms
 from strandline.views.queue.survey import Statement
-from strandline.views.view import Rows, World
+from strandline.views.view import Rows, Seen, World
 
 JOBS, LEASES = 0, 1
 """The sources."""
@@ -204,6 +205,23 @@ class QueueFold:
                 found.update(column)
         found.update(b"paused" if self.paused else b"")
         return found.digest()
+
+    def seen(self, first: bytes | None = None, next: bytes | None = None) -> Iterator[Seen]:
+        """Jobs by seq, eight bytes with the highest first; before them whether it is paused."""
+        if not first and (next is None or next > b""):
+            yield Seen(b"", b"paused" if self.paused else b"")
+        low = int.from_bytes((first or b"").ljust(8, b"\0")[:8], "big")
+        for _, chunk in sorted(self.jobs.board.chunks.items()):
+            seqs, *columns = _visible(chunk)
+            rows = [np.frombuffer(column, "u1") for column in columns]
+            numbers = np.frombuffer(seqs, "<i8")
+            count = max(1, len(numbers))
+            wide = np.hstack([row.reshape(count, -1) for row in rows if len(row)] or [numbers])
+            for place in range(int(numbers.searchsorted(low)), len(numbers)):
+                name = int(numbers[place]).to_bytes(8, "big")
+                if next is not None and name >= next:
+                    return
+                yield Seen(name, wide[place].tobytes())
 
     def _put(self, rows: Rows) -> None:
         seqs = np.asarray(rows.seqs, dtype=np.int64)

@@ -13,7 +13,7 @@ made of the live points in order, the newest of each source, and the floor. A so
 point is before the floor has nothing alive: what it was makes no difference to any later point, for
 those from the floor on are normal, and others are refused.
 
-Saved state, MessagePack: an array in the order of ``_State``.
+Saved state, MessagePack: an array in the order of ``State``.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from strandline.views.series.source import (
     memory_of,
 )
 from strandline.views.series.sources import Sources
-from strandline.views.view import Rows, World
+from strandline.views.view import Rows, Seen, World
 
 _BLOCKS, _LATE, _SOURCES = range(3)
 """Spaces of the maps, from the view's own on."""
@@ -76,7 +76,9 @@ class Counts(msgspec.Struct, array_like=True):
     """Plain records that were before the floor already when they came."""
 
 
-class _State(msgspec.Struct, array_like=True):
+class State(msgspec.Struct, array_like=True):
+    """What is saved besides the maps."""
+
     floor: int = AT_MIN
     floor_seq: int = 0
     newest: int = AT_MIN
@@ -104,7 +106,7 @@ class SeriesFold:
 
     def load(self, session: Session, space: int, state: bytes) -> None:
         """Begin with what was saved; with nothing when the state is empty."""
-        found = msgspec.msgpack.decode(state, type=_State) if state else _State()
+        found = msgspec.msgpack.decode(state, type=State) if state else State()
         self.floor, self.floor_seq = found.floor, found.floor_seq
         self.newest, self.points = found.newest, found.points
         self.counts = found.counts
@@ -128,7 +130,7 @@ class SeriesFold:
             each.save()
         self.recount()
         return msgspec.msgpack.encode(
-            _State(
+            State(
                 self.floor,
                 self.floor_seq,
                 self.newest,
@@ -160,16 +162,33 @@ class SeriesFold:
         """A checksum of the live points, the newest of each source, and the floor."""
         digest = hashlib.blake2b(_HEAD.pack(self.floor, 0), digest_size=16)
         for name in self.names(self.floor, AT_MAX):
-            found = self.sources.look(name)
-            assert found is not None, "a source that was just named"
             digest.update(_HEAD.pack(len(name), 0) + name)
-            digest.update(_HEAD.pack(found.max_at, found.max_seq))
-            for ats, seqs, kinds, _ in self._in_parts(found):
-                digest.update(_HEAD.pack(len(ats), 0))
-                digest.update(struct.pack(f"<{len(ats)}q", *ats))
-                digest.update(struct.pack(f"<{len(seqs)}Q", *seqs))
-                digest.update(struct.pack(f"<{len(kinds)}I", *kinds))
+            for part in self._told(name):
+                digest.update(part)
         return digest.digest()
+
+    def seen(self, first: bytes | None = None, next: bytes | None = None) -> Iterator[Seen]:
+        """The floor, then sources with a checksum of their points, their names behind a byte."""
+        if not first and (next is None or next > b""):
+            yield Seen(b"", _HEAD.pack(self.floor, 0))
+        for name in self.names(self.floor, AT_MAX):
+            shown = b"s" + name
+            if (first is None or shown >= first) and (next is None or shown < next):
+                digest = hashlib.blake2b(digest_size=16)
+                for part in self._told(name):
+                    digest.update(part)
+                yield Seen(shown, digest.digest())
+
+    def _told(self, name: bytes) -> Iterator[bytes]:
+        """What can be seen of a source, as bytes."""
+        found = self.sources.look(name)
+        assert found is not None, "a source that was just named"
+        yield _HEAD.pack(found.max_at, found.max_seq)
+        for ats, seqs, kinds, _ in self._in_parts(found):
+            yield _HEAD.pack(len(ats), 0)
+            yield struct.pack(f"<{len(ats)}q", *ats)
+            yield struct.pack(f"<{len(seqs)}Q", *seqs)
+            yield struct.pack(f"<{len(kinds)}I", *kinds)
 
     def route(self, name: bytes, at: int) -> int:
         """The way that a point of this source would go now."""

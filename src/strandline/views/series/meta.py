@@ -31,6 +31,7 @@ AT_MIN, AT_MAX = -(1 << 63), (1 << 63) - 1
 
 _MARK = 0x01727300
 _META = struct.Struct("<IBHq")
+META_BYTES = _META.size
 _COLUMNS = np.dtype([("mark", "<u4"), ("route", "u1"), ("version", "<u2"), ("at", "<i8")])
 _MANY = 16
 """From so many records on, columns are quicker than one by one."""

@@ -1,0 +1,364 @@
+"""Recomputes a view from its log, and compares it with the saved one or puts it in its place.
+
+    1 pin a position of the view's topics, beside the store's writer if there is one
+    2 tasks read parts of the log and leave what the view needs, sorted by key (refold/gather.py)
+    3 tasks fold ranges of keys, with the folds of the store itself (refold/folding.py)
+    4 compare:  the same ranges of the view as the store has it, a checksum each
+      replace:  the states of all ranges as one, staged, and handed to the store's writer, which
+                loads it beside the one in use and folds in what came since (inbox/adopting.py)
+
+What is compared with is the saved state, brought up to the position with the log, as a process
+would have it that opens the store. Records that left the log meanwhile may make a difference that
+is none; then all is done again, at a new position.
+
+Everything that tasks write lies in the lake under names of this run, is seen by nobody, and goes at
+the end. Killed at any point, a run leaves nothing but that, which the store removes after a week;
+a state that was handed over is taken whole or not at all. The next run begins from the beginning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+from pyroaring import BitMap64
+
+from strandline.env.clock import Clock, SystemClock
+from strandline.env.disk import OsDisk
+from strandline.env.objects import Objects
+from strandline.errors import Conflict
+from strandline.inbox.handover import Handover
+from strandline.pipelines.deliver import PATIENCE_S, lake_of
+from strandline.pipelines.engine import Chooser, Embedded, Engine
+from strandline.pipelines.export_plan import row_bytes_of
+from strandline.pipelines.hand_over import hand_over
+from strandline.pipelines.lakes import LakePlace, objects_at
+from strandline.pipelines.parts import StoresOfThreads
+from strandline.pipelines.positions import open_readonly, path_of, pin
+from strandline.pipelines.refold import census, joining, planning
+from strandline.pipelines.refold.folding import Folded, FoldTask, fold_range, read_marks
+from strandline.pipelines.refold.gather import PIECE_ROWS, Gathered, Work, gather
+from strandline.pipelines.refold.recipes import recipe_of
+from strandline.store import Store
+from strandline.topic.progress import Progress
+from strandline.topic.snapshot import Snapshot
+from strandline.views.host import Saved, gaps_of
+from strandline.views.shelf import ViewMaker
+from strandline.views.view import Told
+
+ROWS_MAX = 250_000
+"""Rows of a range that one task folds: all of it is in memory then."""
+NAMES_MAX = 5
+"""Differing parts of a range that are named."""
+_TRIES = 3
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """A range in which a view is not what its log folds into."""
+
+    first: str
+    """Its first name, as text; empty for the first range of all."""
+    rebuilt: int
+    """Parts that the log has there: keys, jobs, sources, columns of points."""
+    live: int
+    """Those that the view has."""
+    differing: int
+    names: list[str]
+    """The first of them."""
+
+
+class RebuildSummary(msgspec.Struct, kw_only=True):
+    """What a rebuild found, or did."""
+
+    store: str
+    kind: str
+    name: str
+    engine: str = ""
+    replaced: bool = False
+    position: list[int] = []
+    """How far the view's topics were folded."""
+    records: int = 0
+    parts: int = 0
+    """What can be seen of the view: keys, jobs, sources, columns of points. 0 when replaced."""
+    ranges: int = 0
+    """Ranges that were compared, or folded by themselves."""
+    pages: int = 0
+    """Of a view that was replaced."""
+    again: int = 0
+    """How often it was begun again, because records left the log meanwhile."""
+    seconds: float = 0.0
+    load_seconds: float = 0.0
+    """Of that: until the store's writer had taken the view."""
+    differences: list[Difference] = []
+
+    @property
+    def same(self) -> bool:
+        return not self.differences
+
+
+def rebuild(
+    store: str | Store,
+    kind: str,
+    name: str,
+    *,
+    replace: bool = False,
+    engine: Engine | Chooser | None = None,
+    lake: str = "",
+    views_url: str = "",
+    rows_max: int = ROWS_MAX,
+    patience_s: float = PATIENCE_S,
+    progress: Progress | None = None,
+) -> RebuildSummary:
+    """Fold a view from the log; compare it with the saved one, or ``replace`` that.
+
+    ``engine`` runs the tasks: ``Embedded()`` unless told otherwise, or a function that chooses one
+    by the bytes of the log. ``lake`` and ``views_url`` are those of the store's settings. A task
+    folds about ``rows_max`` rows in memory. ``patience_s`` is how long the store's writer may take
+    before it begins to load what replaces the view.
+    """
+    recipe_of(kind)
+    run = _Rebuild(path_of(store), kind, name, lake, views_url, SystemClock(), progress)
+    return run.run(engine or Embedded(), replace=replace, rows_max=rows_max, patience_s=patience_s)
+
+
+class _Rebuild:
+    """One run. Owned by one thread; the tasks run elsewhere."""
+
+    def __init__(
+        self,
+        store: str,
+        kind: str,
+        name: str,
+        lake: str,
+        views_url: str,
+        clock: Clock,
+        progress: Progress | None,
+    ) -> None:
+        self._store = store
+        self._lake = lake
+        self._views_url = views_url
+        self._clock = clock
+        self._progress = progress
+        self._summary = RebuildSummary(store=store, kind=kind, name=name)
+        self._summary.differences = []
+
+    def run(
+        self, engine: Engine | Chooser, *, replace: bool, rows_max: int, patience_s: float
+    ) -> RebuildSummary:
+        begun_s = self._clock.monotonic()
+        summary = self._summary
+        for attempt in range(_TRIES):
+            summary.again = attempt
+            with open_readonly(self._store, self._lake, self._views_url) as opened:
+                found = _Pinned(opened, summary.kind, summary.name, self._lake)
+                chosen = engine(found.size) if callable(engine) else engine
+                engine, summary.engine = chosen, chosen.name
+                if self._once(opened, found, chosen, replace=replace, rows_max=rows_max):
+                    break
+        else:
+            raise Conflict(
+                f"records of {summary.name!r} left the log whenever it was read: rebuild when "
+                "less is written, or raise views.checkpoint_interval_s of its store"
+            )
+        if replace:
+            self._deliver(patience_s)
+        summary.seconds = self._clock.monotonic() - begun_s
+        return summary
+
+    def _once(
+        self, opened: Store, found: _Pinned, engine: Engine, *, replace: bool, rows_max: int
+    ) -> bool:
+        """Do it; False when it has to be done again."""
+        summary = self._summary
+        place = LakePlace(url=lake_of(self._store, self._lake))
+        with objects_at(place, None) as lake:
+            pieces = min(PIECE_ROWS, max(1, rows_max // 4))  # by which ranges can be cut
+            work = found.work(place, OsDisk().random_id().hex(), pieces)
+            self._left: set[str] = set()
+            try:
+                gathered = self._gather(engine, work, found, lake)
+                read = _union(found.snapshots, gathered)
+                summary.records = sum(map(len, read.values()))
+                summary.position = [snapshot.head_seq for snapshot in found.snapshots]
+                with open_readonly(self._store, self._lake) as later:
+                    gone = planning.left_since(later, found.snapshots, list(read.values()))
+                if gone is None:
+                    return False
+                tasks = planning.fold_tasks(
+                    [each for _, each in gathered],
+                    gone,
+                    rows_max=rows_max,
+                    compares=not replace,
+                    replaces=replace,
+                )
+                folded = self._fold(engine, work, tasks, lake)
+                if replace:
+                    dead = BitMap64()
+                    for _, each in gathered:
+                        dead |= BitMap64.deserialize(each.dead) if each.dead else BitMap64()
+                    self._join(lake, work, found, folded, dead)
+                    return True
+                self._compare(lake, opened, folded)
+                return summary.same or not any(gone)
+            finally:
+                with contextlib.suppress(OSError):
+                    lake.delete(sorted(self._left))
+
+    def _gather(
+        self, engine: Engine, work: Work, found: _Pinned, lake: Objects
+    ) -> list[tuple[int, Gathered]]:
+        """The source and the result of each task."""
+        tasks = planning.gather_tasks(found.position, found.snapshots)
+        objects = lake if engine.in_process else None
+        results: dict[int, Gathered] = {}
+        done, total = 0, sum(task.rows for task in tasks)
+        with StoresOfThreads() as opened:
+            threads = opened if engine.in_process else None
+            act = partial(gather, work, objects=objects, threads=threads)
+            for place, result in engine.run(act, tasks):
+                results[place] = result
+                self._left.update(piece.key for piece in result.pieces)
+                done += tasks[place].rows
+                self._show("read", done, total)
+        return [(tasks[place].source, results[place]) for place in sorted(results)]
+
+    def _fold(
+        self, engine: Engine, work: Work, tasks: Sequence[FoldTask], lake: Objects
+    ) -> list[Folded]:
+        objects = lake if engine.in_process else None
+        results: dict[int, Folded] = {}
+        done, total = 0, sum(task.rows for task in tasks)
+        for place, result in engine.run(partial(fold_range, work, objects=objects), tasks):
+            results[place] = result
+            self._left.update(file.key for file in result.files)
+            self._left.update([result.marks] if result.marks else [])
+            done += tasks[place].rows
+            self._show("fold", done, total)
+        self._summary.ranges = len(tasks)
+        return [results[place] for place in sorted(results)]
+
+    def _join(
+        self, lake: Objects, work: Work, found: _Pinned, folded: Sequence[Folded], dead: BitMap64
+    ) -> None:
+        files = joining.join(lake, work.attempt, work.kind, folded)
+        self._left -= {file.key for file in files}
+        self._summary.pages = sum(file.rows for file in files)
+        self._made = Handover(
+            store_id=found.position.store_id,
+            kind=work.kind,
+            name=self._summary.name,
+            attempt=work.attempt,
+            made_us=self._clock.now_us(),
+            saved=found.saved(joining.joined_state(work.kind, folded, dead)),
+            files=files,
+        )
+
+    def _deliver(self, patience_s: float) -> None:
+        begun_s = self._clock.monotonic()
+        hand_over(
+            self._store,
+            self._made,
+            lake=self._lake,
+            views_url=self._views_url,
+            patience_s=patience_s,
+            clock=self._clock,
+        )
+        self._summary.replaced = True
+        self._summary.load_seconds = self._clock.monotonic() - begun_s
+
+    def _compare(self, lake: Objects, opened: Store, folded: Sequence[Folded]) -> None:
+        summary = self._summary
+        summary.differences = []
+        summary.parts = sum(each.parts for each in folded)
+        ranges = [(each, place) for each in folded for place in range(len(each.ranges))]
+        counted = [each.ranges[place] for each, place in ranges]
+        summary.ranges = len(counted)
+        opened.views.open(summary.kind, summary.name, {})
+        host = opened.views.shelf.host(summary.kind, opened.existing_topic(summary.name))
+        with host.reading() as fold:
+            for number, (first, following) in enumerate(census.bounds(counted)):
+                live = census.count_range(fold, first, following)
+                mine = counted[number] if counted else census.Counted(b"", 0, live.digest)
+                if (live.count, live.digest) != (mine.count, mine.digest):
+                    marks = []
+                    if counted:
+                        each, place = ranges[number]
+                        marks = read_marks(lake, each.marks)[place]
+                    summary.differences.append(_difference(fold, marks, mine, live, following))
+                self._show("compare", number + 1, len(counted))
+
+    def _show(self, step: str, done: int, total: int) -> None:
+        if self._progress is not None:
+            self._progress(step, done, total)
+
+
+class _Pinned:
+    """A view at a position."""
+
+    def __init__(self, store: Store, kind: str, name: str, lake: str) -> None:
+        self._view: ViewMaker = store.views.maker(kind, name)
+        names = [topic.name for topic in self._view.topics]
+        self.position = pin(store, names, lake)
+        by_name = {snapshot.name: snapshot for snapshot in self.position.topics}
+        self.snapshots: list[Snapshot] = [by_name[each] for each in names]
+        self._gaps = gaps_of(self._view.topics, [each.head_seq for each in self.snapshots])
+        self.size = sum(
+            topic.statistics().count * row_bytes_of(topic) for topic in self._view.topics
+        )
+
+    def work(self, place: LakePlace, attempt: str, piece_rows: int) -> Work:
+        view = self._view
+        return Work(
+            place=place,
+            attempt=attempt,
+            kind=view.kind,
+            views=view.topics[0].config.views,
+            strangers=tuple(view.strangers(source) for source in range(len(view.topics))),
+            piece_rows=piece_rows,
+        )
+
+    def saved(self, state: bytes) -> Saved:
+        return Saved(
+            space=0,
+            config=self._view.config,
+            topics=[topic.identity for topic in self._view.topics],
+            applied=[snapshot.head_seq for snapshot in self.snapshots],
+            gaps=self._gaps,
+            state=state,
+        )
+
+
+def _union(
+    snapshots: Sequence[Snapshot], gathered: Sequence[tuple[int, Gathered]]
+) -> dict[int, BitMap64]:
+    """By source: all records that were read."""
+    found = {source: BitMap64() for source in range(len(snapshots))}
+    for source, each in gathered:
+        found[source] |= BitMap64.deserialize(each.seqs)
+    return found
+
+
+def _difference(
+    fold: Told,
+    marks: Sequence[census.Marked],
+    rebuilt: census.Counted,
+    live: census.Counted,
+    following: bytes | None,
+) -> Difference:
+    shown = (census.marked(seen) for seen in fold.seen(live.first or None, following))
+    names = census.differing(marks, shown)
+    return Difference(
+        first=_text(rebuilt.first),
+        rebuilt=rebuilt.count,
+        live=live.count,
+        differing=len(names),
+        names=[_text(name) for name in names[:NAMES_MAX]],
+    )
+
+
+def _text(name: bytes) -> str:
+    """A name to show: as it is when it is text, else in hex."""
+    text = name.decode(errors="replace")
+    return text if text.isprintable() and "\ufffd" not in text else name.hex()
