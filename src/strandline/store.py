@@ -245,8 +245,7 @@ class Store(Doors):
             return self._scrubber.run_all()
 
     def take_deliveries(self) -> int:
-        """Append what Spark and others have delivered, and take over views that were rebuilt, now;
-        how many of both."""
+        """Take what Spark and others have delivered or handed over now; how many of both."""
         self._check_writable()
         with telling("the inbox"):
             taken = self._inbox.run_once() + self._adopting.run_once()
@@ -480,7 +479,6 @@ class Store(Doors):
             for job in syncing:
                 job.stop()
             self._inbox.close()
-            self._adopting.close()
 
     def _handle(self, state: TopicState) -> Topic:
         shard = None if self.readonly else self._found.catalog.shard_of(state)

@@ -62,10 +62,6 @@ class Adopting:
                 taken += self._take(info.key)
         return taken
 
-    def close(self) -> None:
-        """Let go of the folder."""
-        self._folder.close()
-
     def _take(self, key: str) -> int:
         try:
             data = self._folder.get(key)
@@ -147,3 +143,4 @@ class Adopting:
         refusal = letters.refusal(name, topic, error, self._clock.now_us())
         self._folder.put(f"{handovers.REFUSED}/{name}", refusal)
         self._folder.delete([key])
+        self._folder.close()  # it holds something only for writing, which it does nowhere else
