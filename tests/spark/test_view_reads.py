@@ -5,6 +5,7 @@ The data source is asked as Spark asks it, tasks pickled as for executors; no Sp
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -189,3 +190,35 @@ def test_a_queue_that_is_too_large_to_travel_says_what_to_do(
 def test_what_cannot_be_read_is_told_with_what_can(store: Store, topic, options, error, told):
     with pytest.raises(error, match=told):
         batch(store.path, topic, **options)
+
+
+def test_a_table_that_is_written_meanwhile_is_read_at_one_position(data_dir: str):
+    """Rows go from memory into files all the time: none is missing, and none is there twice."""
+    with strandline.open(data_dir) as store:
+        table = store.table("pay", flush_rows=64, zone_rows=256)
+        table.define({"n": "i64"})
+        table.store("first", {"n": 0})
+        done = threading.Event()
+        writing = threading.Thread(target=_store_rows, args=(store, done))
+        writing.start()
+        found: dict[int, list[int]] = {}
+        try:
+            while len(found) < 8 and writing.is_alive():
+                rows = batch(data_dir, "pay", view="table", columns="seq")
+                found[len(rows)] = sorted(row["seq"] for row in rows)
+        finally:
+            done.set()
+            writing.join()
+
+    assert len(found) == 8
+    assert all(seqs == list(range(2, size + 2)) for size, seqs in found.items())
+
+
+def _store_rows(store: Store, done: threading.Event) -> None:
+    number = 0
+    while not done.is_set():
+        number += 1
+        store.table("pay").store_many(f"user-{number % 7}", [{"n": number}] * 10)
+        if number % 20 == 0:
+            store.table("pay").flush()
+            store.views.shelf.save()
