@@ -35,7 +35,7 @@ def cloud(
 
 def moved(cloud: Cloud, topic: str = "t") -> list[int]:
     """The seqs of what is in the lake, which is told of deletes before."""
-    with cloud.open() as store:
+    with cloud.open(dead_share=1.0) as store:  # deleted rows stay in their file, hidden
         store.relocate()
         cold = store.topic(topic).statistics().cold
     return [row[0] for row in cloud.records(topic) if row[0] <= cold.last_seq]
@@ -52,6 +52,7 @@ def test_batch_and_stream_have_what_has_moved_and_no_folder(cloud: Cloud):
     assert [row["seq"] for row in found] == wanted
     assert [row["seq"] for rows in batches for row in rows] == wanted
     assert len(wanted) == 100
+    assert len(outside.files(cloud.url, "t").deleted) == 20, "hidden in a file"
     assert len(batches) > 1
     some = batch(cloud.url, "t", **{"from": "50", "to": "70", "columns": "seq"})
     assert [row["seq"] for row in some] == list(range(50, 70))

@@ -55,7 +55,7 @@ def test_a_view_is_read_and_written_by_batches_and_streams(
         for n in range(50):
             events.store(f"user-{n % 10}", {"n": n})
         reading = spark.readStream.format("strandline").option("topic", "pay")
-        rows = reading.option("view", "table").option("maxRecordsPerTrigger", 30).load(data_dir)
+        rows = reading.option("view", "table").load(data_dir)
         newest = rows.selectExpr("context as key", "cast(n as string) as value").where("n >= 40")
         with plain_errors():
             writing = newest.writeStream.format("strandline").option("view", "kv")
@@ -69,7 +69,7 @@ def test_a_view_is_read_and_written_by_batches_and_streams(
             f"user-{n}": str(40 + n) for n in range(10)
         }
         odd = profiles.selectExpr("key as context", "if(text = '41', 'x', '{\"n\": 1}') as event")
-        odd = odd.repartition(3)
+        odd = odd.repartition(2)
         saving = odd.write.format("strandline").mode("append").option("topic", "pay")
         with pytest.raises(Invalid, match="Nothing was written"), plain_errors():
             saving.option("view", "table").save(data_dir)
