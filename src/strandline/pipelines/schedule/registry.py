@@ -212,6 +212,7 @@ def _rebuild(given: RebuildArguments, work: Work) -> Done:
         replace=given.replace,
         engine=work.engine,
         lake=work.lake,
+        views_url=work.views,
         progress=work.progress,
     )
     failure = ""
@@ -223,7 +224,12 @@ def _rebuild(given: RebuildArguments, work: Work) -> Done:
 
 def _rollup(given: RollupArguments, work: Work) -> Done:
     told = rollup(
-        work.store, given.views, engine=work.engine, lake=work.lake, progress=work.progress
+        work.store,
+        given.views,
+        engine=work.engine,
+        lake=work.lake,
+        views_url=work.views,
+        progress=work.progress,
     )
     return Done(rows=sum(rule.points for rule in told.rules))
 

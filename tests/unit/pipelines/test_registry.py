@@ -1,0 +1,39 @@
+"""Promise: a declared pipeline that has nothing to do yet is done, and one with a problem tells it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import strandline
+from strandline.pipelines.engine import Embedded
+from strandline.pipelines.schedule.registry import PIPELINES, Done, Work, arguments_of
+from strandline.topic.progress import silent
+
+
+def run(name: str, store: str, **arguments: object) -> Done:
+    pipeline = PIPELINES[name]
+    work = Work(store, "", "", "20261117T033000Z", Embedded(), silent)
+    return pipeline.run(arguments_of(pipeline, arguments), work)
+
+
+def test_a_store_that_has_no_lake_yet_has_nothing_to_compact_and_its_own_files_to_check(
+    data_dir: str,
+):
+    with strandline.open(data_dir) as store:
+        store.topic("orders").append(b"tea")
+        store.checkpoint()
+
+    assert run("compact", data_dir) == run("scrub", data_dir) == Done()
+    root = sorted(Path(data_dir, "meta").iterdir())[-1]
+    root.write_bytes(b"damaged")
+    assert "problems, the first in" in run("scrub", data_dir).failure
+
+
+def test_when_it_was_due_stands_in_the_place_of_an_export(data_dir: str, tmp_path: Path):
+    with strandline.open(data_dir) as store:
+        store.topic("orders").append(b"tea")
+
+    done = run("export", data_dir, topic="orders", to=f"{tmp_path}/copies/{{due}}")
+
+    assert done == Done(rows=1)
+    assert (tmp_path / "copies" / "20261117T033000Z" / "_SUCCESS").exists()
