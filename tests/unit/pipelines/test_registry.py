@@ -1,4 +1,4 @@
-"""Promise: a declared pipeline that has nothing to do yet is done, and one with a problem tells it."""
+"""Promise: a declared pipeline with nothing to do yet is done, and one with a problem tells it."""
 
 from __future__ import annotations
 
