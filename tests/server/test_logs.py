@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -17,15 +18,21 @@ from strandline.testing.sim_clock import SimClock
 TOKEN = "strand1_abcdefgh2345_" + "A" * 43 + "_abcdef"  # shaped like one
 
 
-@pytest.fixture(params=logs.FORMATS)
-def lines(request) -> Iterator[tuple[str, io.StringIO]]:
+@pytest.fixture
+def restored() -> Iterator[None]:
+    """What is configured is of the whole process: put it back."""
     root = logging.getLogger()
     before = (root.handlers, root.level)
-    stream = io.StringIO()
-    logs.configure(request.param, SimClock(), stream)
-    yield request.param, stream
+    yield
     structlog.reset_defaults()
     root.handlers, root.level = before
+
+
+@pytest.fixture(params=logs.FORMATS)
+def lines(request, restored) -> tuple[str, io.StringIO]:
+    stream = io.StringIO()
+    logs.configure(request.param, SimClock(), stream)
+    return request.param, stream
 
 
 def test_a_line_tells_when_how_bad_and_what(lines):
@@ -118,3 +125,22 @@ def test_what_libraries_log_comes_the_same_way(lines):
 def test_another_format_is_refused():
     with pytest.raises(Invalid, match="text or json"):
         logs.configure("xml", SimClock())
+
+
+def test_a_line_that_nobody_takes_harms_nobody(lines):
+    _, stream = lines
+    stream.close()
+
+    structlog.get_logger().error("a thing happened")
+    logging.getLogger("library").warning("another")
+
+
+def test_standard_error_is_looked_up_for_every_line(restored, monkeypatch):
+    """A process may put another in its place after the server has begun."""
+    logs.configure("text", SimClock())
+    later = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", later)
+
+    structlog.get_logger().error("a thing happened")
+
+    assert "a thing happened" in later.getvalue()

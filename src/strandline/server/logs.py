@@ -10,12 +10,13 @@ that they are secret. What libraries log with the standard module comes the same
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import sys
 from collections.abc import Callable, MutableMapping
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 import msgspec
 import structlog
@@ -37,7 +38,6 @@ def configure(log_format: str, clock: Clock, stream: TextIO | None = None) -> No
     """Let everything in this process be logged in this format, to standard error by default."""
     if log_format not in FORMATS:
         raise Invalid(f"log_format is {log_format!r}: give {' or '.join(FORMATS)}")
-    target = sys.stderr if stream is None else stream
     processors: list[Callable[[Any, str, _Event], Any]] = [
         structlog.stdlib.add_log_level,
         _stamper(clock),
@@ -47,7 +47,7 @@ def configure(log_format: str, clock: Clock, stream: TextIO | None = None) -> No
     ]
     structlog.configure(
         processors=processors,
-        logger_factory=structlog.PrintLoggerFactory(target),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Sink(stream))),
         cache_logger_on_first_use=False,
     )
     handler = _Handler()
@@ -77,6 +77,22 @@ def line_of_json(_logger: object, _method: str, event: _Event) -> str:
         short = {name: _cut(str(value), LINE_MAX // 8) for name, value in event.items()}
         text = msgspec.json.encode(short).decode()
     return _CONTROL.sub(_escape, text)
+
+
+class _Sink:
+    """Where lines go. One that nobody takes is lost: what has to be logged must not fail by it."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError, ValueError):  # closed, or nobody reads
+            (self._stream or sys.stderr).write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            (self._stream or sys.stderr).flush()
 
 
 class _Handler(logging.Handler):
