@@ -16,6 +16,7 @@ from bench import (
     kv,
     lake,
     live,
+    materialize,
     metrics,
     pipelines,
     queues,
@@ -38,6 +39,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="1 is the whole table")
     groups = ["appending", "reading", "scaling", "lake", "reservoir", "spark", "pipelines"]
     groups += ["kv", "queues", "series", "metrics", "tables", "routers", "serving", "live"]
+    groups += ["materialize"]
     parser.add_argument(
         "--only",
         type=lambda names: _known(names.split(","), groups),
@@ -94,6 +96,7 @@ def _run(folder: Path, only: list[str] | None, scale: float) -> list[Figure]:
         "reservoir": lambda: reservoir.run(folder, scale=scale),
         "spark": lambda: spark.run(folder, scale=scale),
         "pipelines": lambda: pipelines.run(folder, scale=scale),
+        "materialize": lambda: materialize.run(folder, scale=scale),
         "kv": lambda: kv.run(folder, scale=scale),
         "queues": lambda: queues.run(folder, scale=scale),
         "routers": lambda: routers.run(folder, scale=scale),

@@ -129,6 +129,7 @@ pipeline run export --topic orders --to exported --format jsonl
 pipeline run import exported --topic copied --create --data data --dry-run
 pipeline run compact --dry-run
 pipeline run scrub
+pipeline run materialize --full
 pipeline run rebuild kv profiles
 pipeline run rollup
 

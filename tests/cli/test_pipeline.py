@@ -35,6 +35,7 @@ def test_list_names_the_pipelines(command: Command):
     assert [row["pipeline"] for row in listed] == [
         "compact",
         "scrub",
+        "materialize",
         "import",
         "export",
         "rebuild",

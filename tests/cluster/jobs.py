@@ -18,7 +18,8 @@ from pyspark.sql import functions as f
 
 from strandline import pipelines
 from strandline.settings import LakeSettings
-from strandline.spark import explain, plain_errors, register, session, table
+from strandline.spark import SparkEngine, explain, plain_errors, questions, register, session, table
+from strandline.spark.rows import frame_of
 from tests.cluster import gates
 from tests.spark.stores import Row, all_rows, rows
 from tests.unit.lake.small_lake import fill, open_small
@@ -82,6 +83,19 @@ def compact(master: str, store: str, gate: str) -> pipelines.CompactSummary:
     return pipelines.compact(store, engine=engine, settings=GROUPS)
 
 
+def materialize(master: str, store: str, gate: str) -> pipelines.MaterializeSummary:
+    """All remembered queries of a store, with a gate in front of the sums."""
+    spark = session(master, **CONF)
+    passing = gates.passing(gate)
+
+    def gated(*given: Any) -> DataFrame:
+        made = frame_of(*given)
+        return made.withColumn("n", passing("n")) if "n" in made.columns else made
+
+    setattr(questions, frame_of.__name__, gated)
+    return pipelines.materialize(store, engine=SparkEngine(spark))
+
+
 def own(master: str, store: str, ready: str, stop: str) -> list[Row]:
     """Have a store open, append and relocate, until there is a file; then what the topic holds."""
     del master
@@ -124,7 +138,7 @@ def _source(spark: SparkSession, store: str) -> DataFrame:
 
 def main(job: str, arguments: str, result: str) -> None:
     begun = time.monotonic()
-    jobs: list[Any] = [read, write, follow, compact, own, meet]
+    jobs: list[Any] = [read, write, follow, compact, materialize, own, meet]
     returned = next(each for each in jobs if each.__name__ == job)(**json.loads(arguments))
     Path(result).write_bytes(pickle.dumps(returned))
     print(f"{job}: {time.monotonic() - begun:.1f} s")

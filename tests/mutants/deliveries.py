@@ -117,4 +117,32 @@ DELIVERIES = {
         "unit/topic/test_numbered",
         "test_a_number_is_known_to_every_later_opening",
     ),
+    "append a delivery at whatever head there is": Mutant(
+        "inbox.delivery:Delivery.head_before",
+        "None if isinstance(head, msgspec.UnsetType) else head + rows",
+        "None",
+        "unit/inbox/test_inbox",
+        "test_a_delivery_at_a_head_is_refused_when_the_topic_has_gone_on",
+    ),
+    "take another's commit for one's own": Mutant(
+        "pipelines.materialize:_Run._deliver",
+        "if not look.journal.has(draft):",
+        "if False:",
+        "unit/pipelines/test_materialize",
+        "test_of_two_deliveries_from_one_head_the_second_begins_again",
+    ),
+    "leave what a delivered commit replaced": Mutant(
+        "query.remember.journal:_replaced",
+        "for first, last in base.manifest.leaving:",
+        "for first, last in ():",
+        "unit/pipelines/test_materialize",
+        "test_show_and_deliveries_take_turns_and_leave_no_frames_behind",
+    ),
+    "give Spark rows of the past": Mutant(
+        "views.table.files.reading:_named",
+        "file.first_seq < wanted.first_seq or file.last_seq > wanted.last_seq",
+        "False",
+        "unit/views/table/test_apart",
+        "test_a_file_with_rows_that_are_not_wanted_is_cut",
+    ),
 }

@@ -122,9 +122,11 @@ def conditions(kinds: dict[str, str], event: str = "") -> st.SearchStrategy[Cond
 
 
 @st.composite
-def cases(draw: st.DrawFn, *, steps_max: int) -> Case:
-    """A question to one event, or a sequence."""
-    fields = {event: draw(schemas()) for event in EVENTS}
+def cases(
+    draw: st.DrawFn, *, steps_max: int, fields: dict[str, dict[str, str]] | None = None
+) -> Case:
+    """A question to one event, or a sequence; to tables with these fields, or any."""
+    fields = fields or {event: draw(schemas()) for event in EVENTS}
     count = draw(st.integers(1, steps_max)) if steps_max else 0
     names = draw(st.lists(st.sampled_from(EVENTS), min_size=count + 1, max_size=count + 1))
     called = _called(names)

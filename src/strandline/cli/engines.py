@@ -1,22 +1,28 @@
-"""What runs the tasks of a pipeline. Spark is imported only when it is taken."""
+"""What runs the tasks of a pipeline, and answers questions. Spark is imported only when taken."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.util
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from strandline import pipelines
 from strandline.cli.options import byte_count
-from strandline.errors import NotInstalled
+from strandline.cli.progress import Steps
+from strandline.errors import Invalid, NotInstalled
 from strandline.pipelines.engine import SPARK_FROM, Asked, Chooser, Engine
 from strandline.settings import MIB
+from strandline.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from strandline.query.result import Result
 
 _SPARK = "pip install 'strandline[spark]'"
 
@@ -57,3 +63,50 @@ class Where:
 
 
 HERE = Where()
+
+
+@Parameter(name="*", group="Where it runs")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Answerer:
+    """What answers questions."""
+
+    engine: Annotated[Literal["embedded", "spark"], Parameter(help="This process, or Spark.")] = (
+        "embedded"
+    )
+    master: Annotated[
+        str, Parameter(metavar="URL", help="The Spark master: local[*], spark://host:7077, …")
+    ] = "local[*]"
+
+    def run(self, store: Store, text: str) -> Result:
+        """Do what a command says."""
+        if self.engine == "embedded":
+            return store.run(text)
+        with self._watched() as (spark, steps):
+            from strandline.spark.questions import run  # noqa: PLC0415 - heavy, often not wanted
+
+            return run(spark, store, text, progress=steps.show)
+
+    def sql(self, store: Store, text: str, as_of: str | None, params: Any, timezone: str) -> Result:
+        """The answer to a SELECT, from Spark."""
+        with self._watched() as (spark, steps):
+            from strandline.spark.statements import sql  # noqa: PLC0415 - as above
+
+            given = {"as_of": as_of, "params": params, "timezone": timezone}
+            return sql(spark, store, text, progress=steps.show, **given)
+
+    def refuse_server(self) -> None:
+        """A server answers with what it has."""
+        if self.engine == "spark":
+            raise Invalid(
+                "--engine spark needs the folder of the store, and not a server's url: run it "
+                "where the store is, with --store; it works beside the server"
+            )
+
+    @contextlib.contextmanager
+    def _watched(self) -> Iterator[tuple[SparkSession, Steps]]:
+        spark = Where(master=self.master).session()
+        with Steps() as steps:
+            yield spark, steps
+
+
+ITSELF = Answerer()

@@ -1,8 +1,8 @@
 """``strandline pipeline``: work over the whole lake, here or on Spark.
 
 Pipelines need the lake and not the store's lock, so they run beside the process that writes.
-Imports and exports are in ``transfer.py``, rebuilds and rollups in ``rebuilding.py``, what is
-declared and due in ``schedule.py``.
+Imports and exports are in ``transfer.py``, rebuilds and rollups in ``rebuilding.py``, remembered
+queries in ``materializing.py``, what is declared and due in ``schedule.py``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from cyclopts import App, Parameter
 
 from strandline import pipelines
-from strandline.cli import cells, lake, rebuilding, schedule, transfer
+from strandline.cli import cells, lake, materializing, rebuilding, schedule, transfer
 from strandline.cli.cells import Made, Row
 from strandline.cli.engines import HERE, Where
 from strandline.cli.opening import must_exist
@@ -31,6 +31,7 @@ run = App(name="run", help="Run a pipeline. Killed, it goes on where it was when
 app.command(run)
 run.command(transfer.import_files, name="import")
 run.command(transfer.export, name="export")
+run.command(materializing.materialize, name="materialize")
 app.command(schedule.list_pipelines, name="ls", alias="list")
 app.command(schedule.schedule)
 app.command(schedule.runs)

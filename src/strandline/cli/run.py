@@ -17,6 +17,7 @@ from cyclopts import Parameter
 
 from strandline.cli import cells, failures, sql
 from strandline.cli.cells import Json, Made, Row, fact_row
+from strandline.cli.engines import ITSELF, Answerer
 from strandline.cli.opening import is_served, reading
 from strandline.cli.options import VIEW_TARGET, ViewTarget
 from strandline.cli.output import output
@@ -49,6 +50,7 @@ def run(
     /,
     *,
     file: Annotated[str | None, Parameter(name=["--file", "-f"])] = None,
+    answerer: Answerer = ITSELF,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
     """Do what commands say: DEFINE, STORE, QUERY, REMEMBER, SHOW and so on.
@@ -66,12 +68,12 @@ def run(
     if text is not None and file is not None:
         raise Invalid("give a command or --file, not both")
     if text is not None:
-        _do(text, target)
+        _do(text, target, answerer)
     elif file is None and sys.stdin.isatty():
-        _prompt(target)
+        _prompt(target, answerer)
     else:
         for command in commands_of(_read(file)):
-            _do(command, target)
+            _do(command, target, answerer)
 
 
 def commands_of(text: str) -> Iterator[str]:
@@ -95,18 +97,19 @@ def commands_of(text: str) -> Iterator[str]:
         yield text[begun:].strip()
 
 
-def _do(text: str, target: ViewTarget) -> None:
+def _do(text: str, target: ViewTarget, answerer: Answerer) -> None:
     """One command, in a store of its own."""
     if target.is_remote:
+        answerer.refuse_server()
         with reading(target) as store:
             _print(_sent(store, text), target)
         return
     kind = type(_parsed(text)).__name__
     if kind in _ASKING:
-        _print(look(target, _asked(text)), target)
+        _print(look(target, _asked(text, answerer)), target)
         return
     with writing(target, create=kind in _MAKING) as store:
-        _print(_done(store, text), target)
+        _print(_done(store, text, answerer), target)
 
 
 def _sent(store: Store, text: str) -> Result:
@@ -117,18 +120,18 @@ def _sent(store: Store, text: str) -> Result:
         raise _told(error) from error
 
 
-def _asked(text: str) -> Callable[[Store], Result]:
+def _asked(text: str, answerer: Answerer) -> Callable[[Store], Result]:
     def ask(store: Store) -> Result:
-        return _done(store, text)
+        return _done(store, text, answerer)
 
     return ask
 
 
-def _done(store: Store, text: str) -> Result:
+def _done(store: Store, text: str, answerer: Answerer) -> Result:
     try:
         command = _parsed(text)
-        if type(command).__name__ != "Remember":
-            return store.run(text)
+        if type(command).__name__ != "Remember" or answerer.engine == "spark":
+            return answerer.run(store, text)
         with Steps() as bar:  # the first run may take long
             store.questions.remembered.remember(command, progress=bar.show)
         return store.run(f"SHOW {command.alias}")
@@ -143,14 +146,15 @@ def _parsed(text: str) -> Any:
         raise _told(error) from error
 
 
-def _prompt(target: ViewTarget) -> None:
+def _prompt(target: ViewTarget, answerer: Answerer) -> None:
     """Commands from a terminal until it is closed. What is wrong with one is told; it goes on."""
     with writing(target, create=True) as store:
         words = [*KEYWORDS, *names_in(store)]
         with Prompt("strandline", words, _is_whole) as prompt:
             for text in prompt.commands():
                 try:
-                    done = _sent(store, text) if is_served(store) else _done(store, text)
+                    served = is_served(store)
+                    done = _sent(store, text) if served else _done(store, text, answerer)
                     _print(done, target)
                 except StrandlineError as error:
                     failures.report(error)

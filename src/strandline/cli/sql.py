@@ -20,6 +20,7 @@ from cyclopts import Parameter
 from strandline.cli import cells, failures, groups
 from strandline.cli.cells import Cells, Json, Made, Row
 from strandline.cli.columnar import ArrowOutput
+from strandline.cli.engines import ITSELF, Answerer
 from strandline.cli.opening import is_served
 from strandline.cli.options import VIEW_TARGET, Shape, ViewTarget
 from strandline.cli.output import output
@@ -49,6 +50,7 @@ def sql(
     param: Annotated[list[str] | None, Parameter(metavar="NAME=VALUE", negative="")] = None,
     timezone: str = "UTC",
     write: Literal["csv", "arrow"] | None = None,
+    answerer: Answerer = ITSELF,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
     """Print the answer to a SELECT over topics, views and tables.
@@ -70,7 +72,7 @@ def sql(
     write
         CSV, or a stream of Arrow, in the place of `--output`.
     """
-    asked = Asked(as_of, _params(param or []), timezone)
+    asked = Asked(as_of, _params(param or []), timezone, answerer)
     shape = write or target.output
     if text is None and sys.stdin.isatty():
         _prompt(target, asked, shape)
@@ -85,12 +87,16 @@ class Asked(NamedTuple):
     as_of: str | None
     params: dict[str, Any] | None
     timezone: str
+    answerer: Answerer
 
 
 def _answer(question: str, asked: Asked, target: ViewTarget) -> Result:
     def ask(store: Store) -> Result:
         if is_served(store):
             return _sent(store, question, asked)
+        if asked.answerer.engine == "spark":
+            given = (asked.as_of, asked.params, asked.timezone)
+            return asked.answerer.sql(store, question, *given)
         answer: Result = import_module("strandline.query.sql.sql").sql(
             store, question, as_of=asked.as_of, params=asked.params, timezone=asked.timezone
         )
@@ -114,6 +120,7 @@ def _prompt(target: ViewTarget, asked: Asked, shape: Shape) -> None:
 
 
 def _sent(store: Store, question: str, asked: Asked) -> Result:
+    asked.answerer.refuse_server()
     if asked.timezone != "UTC":
         raise Invalid("a server shows times in UTC: ask for `at time zone` in the question itself")
     return store.sql(question, as_of=asked.as_of, params=asked.params)

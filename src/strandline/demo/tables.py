@@ -5,6 +5,7 @@ from __future__ import annotations
 from strandline.demo.scene import Scene
 from strandline.demo.stage import Stage
 from strandline.errors import Invalid
+from strandline.pipelines import materialize
 from strandline.store import Store
 
 _CITIES = ("Oslo", "Rome", "Bern")
@@ -29,6 +30,24 @@ def show(stage: Stage, scene: Scene) -> None:
             sum(row["count"] for row in rows) == count + 3,
             "a remembered query is brought up to date from where it was, also after a restart",
         )
+        _kept_fresh(stage, store, count + 3)
+
+
+def _kept_fresh(stage: Stage, store: Store, before: int) -> None:
+    """A pipeline of its own refreshes what is remembered, beside this process, which writes."""
+    count = max(100, before // 4)
+    _store(store, count)
+    summary = materialize(store.path, ["cities"])
+    (done,) = summary.refreshed
+    stored = store.questions.remembered.describe("cities")
+    rows = store.run("SHOW cities").rows()
+    stage.check(
+        done.behind == count
+        and stored.behind == 0
+        and sum(row["count"] for row in rows) == before + count,
+        f"and kept fresh by a pipeline beside it: {count:,} new events in {done.seconds:.2f} s, "
+        "delivered to the process that has the store",
+    )
 
 
 def _store(store: Store, count: int) -> None:

@@ -16,6 +16,10 @@ A batch is appended as several blocks of the log when it is large. A block is a 
 file, numbered ``number << CHUNK_BITS | place``, so that whoever goes on after a crash knows which
 of them are there. The last chunk has the highest place that there is: a topic that has it has all,
 however another attempt of the same number was cut into chunks.
+
+A delivery may name the head on which it is to be appended (format 2): when the topic has gone on
+since, it is refused with Conflict. Its chunks follow on one another, so a topic that went on in the
+middle of it has its first chunks, and never the last.
 """
 
 from __future__ import annotations
@@ -27,7 +31,9 @@ from strandline.errors import Corrupt, Invalid, NewerFormat, StrandlineError, To
 from strandline.record import Numbered
 from strandline.topic import numbered
 
-FORMAT = 1
+FORMAT = 2
+"""The newest: a delivery that names a head. Others are of the first, which every version reads."""
+FORMAT_ANYWHERE = 1
 CHUNK_BITS = 24
 NUMBER_MAX = 2 ** (62 - CHUNK_BITS)
 _LAST_PLACE = 2**CHUNK_BITS - 1
@@ -51,7 +57,7 @@ class Staged(msgspec.Struct, frozen=True, kw_only=True):
 class Delivery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The content of a delivery: one line of JSON."""
 
-    format: int = FORMAT
+    format: int = FORMAT_ANYWHERE
     store_id: str
     topic: str
     create: bool = False
@@ -62,6 +68,8 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A random id: no two attempts have the same content."""
     made_us: int
     files: tuple[Staged, ...]
+    expected_head: int | msgspec.UnsetType = msgspec.UNSET
+    """The last seq of the topic that it goes on from; unset: whichever that is."""
     checksum: str = ""
     """xxh3-64 of the line in which this is empty."""
 
@@ -85,6 +93,11 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if place == self.chunks - 1:
             place = _LAST_PLACE
         return Numbered(self.producer, self.number << CHUNK_BITS | place)
+
+    def head_before(self, rows: int) -> int | None:
+        """The head on which the chunk behind so many rows is appended, None for any."""
+        head = self.expected_head
+        return None if isinstance(head, msgspec.UnsetType) else head + rows
 
     def is_taken(self, newest: int | None) -> bool:
         """Whether a topic whose newest number of this producer is known has all of it."""

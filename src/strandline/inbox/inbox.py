@@ -158,8 +158,11 @@ class Inbox:
                 )
 
     def _append(self, delivery: Delivery, topic: Topic) -> None:
+        rows = 0
         for place, chunk in enumerate(self._chunks(delivery)):
-            topic.append_arrow(chunk, idempotency_key=delivery.chunk(place))
+            head = delivery.head_before(rows)
+            topic.append_arrow(chunk, idempotency_key=delivery.chunk(place), expected_head=head)
+            rows += len(chunk)
 
     def _chunks(self, delivery: Delivery) -> Iterator[pa.RecordBatch]:
         for file in delivery.files:
@@ -187,5 +190,10 @@ class Inbox:
 
 def _refusals(folder: Objects) -> Iterator[tuple[str, str]]:
     for info in folder.list(REFUSED):
-        told = letters.decode_refusal(folder.get(info.key), info.key)
+        try:
+            told = letters.decode_refusal(folder.get(info.key), info.key)
+        except NotFound:
+            continue  # whoever delivered it has seen it
+        if told.error == Conflict.code:
+            continue  # somebody else was quicker: nothing is amiss
         yield info.key, f"a delivery to topic {told.topic!r} was refused: {told.reason}"

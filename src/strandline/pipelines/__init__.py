@@ -5,6 +5,7 @@ lakes.py         which lake, and which of its topics
 groups.py        which files a compaction merges
 merge.py         one task of a compaction
 compact.py       merges small files, drops rows that are gone
+materialize.py   remembered queries brought up to date, or made anew
 keyed.py         the same for key-value topics: superseded versions and forgotten keys go first
 scrub.py         reads every byte again and tells what is damaged
 positions.py     one position of a store that all tasks of a read share
@@ -37,6 +38,12 @@ from strandline.pipelines.exporting import ExportSummary, export
 from strandline.pipelines.importing import ImportSummary, import_files
 from strandline.pipelines.keyed import compact_keyed
 from strandline.pipelines.mapping import BadRow, Fields
+from strandline.pipelines.materialize import (
+    FailedRefresh,
+    MaterializeSummary,
+    Refreshed,
+    materialize,
+)
 from strandline.pipelines.rebuild import Difference, RebuildSummary, rebuild
 from strandline.pipelines.rollup import RolledRule, RollupSummary, rollup
 from strandline.pipelines.schedule.schedule import Schedule
@@ -50,9 +57,12 @@ __all__ = [
     "Embedded",
     "Engine",
     "ExportSummary",
+    "FailedRefresh",
     "Fields",
     "ImportSummary",
+    "MaterializeSummary",
     "RebuildSummary",
+    "Refreshed",
     "RolledRule",
     "RollupSummary",
     "Schedule",
@@ -64,6 +74,7 @@ __all__ = [
     "compact_keyed",
     "export",
     "import_files",
+    "materialize",
     "rebuild",
     "rollup",
     "scrub",

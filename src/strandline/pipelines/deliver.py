@@ -14,6 +14,8 @@ import contextlib
 import threading
 from collections.abc import Sequence
 
+import msgspec
+
 from strandline import errors
 from strandline.env.clock import Clock, SystemClock
 from strandline.env.disk import OsDisk
@@ -42,7 +44,7 @@ _LOOK_S = 0.02
 _RETRY_S = 1.0  # opening a store is work
 
 
-def deliver(
+def deliver(  # noqa: PLR0913 - what a delivery is, and how long to wait for it
     store: str,
     topic: str,
     files: Sequence[Staged],
@@ -52,12 +54,14 @@ def deliver(
     attempt: str,
     lake: str = "",
     create: bool = False,
+    expected_head: int | None = None,
     patience_s: float = PATIENCE_S,
     clock: Clock | None = None,
 ) -> None:
     """Append staged files to a topic as one numbered batch, unless its number was taken before.
 
-    ``attempt`` is random. Files of an attempt that came too late are removed.
+    ``attempt`` is random. Files of an attempt that came too late are removed. With a head the batch
+    is appended behind that record or, when others were there first, not at all: Conflict.
     """
     clock = clock or SystemClock()
     made = Delivery(
@@ -69,6 +73,8 @@ def deliver(
         attempt=attempt,
         made_us=clock.now_us(),
         files=tuple(files),
+        format=letters.FORMAT_ANYWHERE if expected_head is None else letters.FORMAT,
+        expected_head=msgspec.UNSET if expected_head is None else expected_head,
     )
     letters.check(made)
     folder = open_objects(Layout(store).incoming)
@@ -152,7 +158,12 @@ def _await_taken(
         clock.wait(threading.Event(), pause_s)
     refused = f"{REFUSED}/{made.name()}"
     if _is_there(folder, refused):
-        raise as_error(letters.decode_refusal(folder.get(refused), refused))
+        why_not = as_error(letters.decode_refusal(folder.get(refused), refused))
+        if why_not.code == Conflict.code:  # not to be repaired and tried again: forget it
+            folder.delete([refused])
+            files = made.files
+            discard(store, made.topic, files, producer=made.producer, number=made.number, lake=lake)
+        raise why_not
 
 
 def _take(store: str, lake: str) -> None:

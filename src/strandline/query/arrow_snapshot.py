@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from strandline.errors import Invalid
 from strandline.lake.typed import shape_of
 from strandline.schema import Schema
+from strandline.views.table.apart import Apart
 from strandline.views.table.condition import Condition
 from strandline.views.table.snapshot import CORE, SEQ, Facts, Top
 
@@ -39,6 +40,9 @@ class ArrowReading:
     def batches(self) -> Iterator[pa.RecordBatch]:
         for table in self._tables:
             yield from table.to_batches()
+
+    def apart(self) -> Apart:
+        return Apart(memory=self.tables())
 
     @property
     def rows_max(self) -> int:

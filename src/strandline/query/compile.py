@@ -24,7 +24,7 @@ from sqlglot import exp
 from strandline.query import buckets
 from strandline.query.bound import BUCKET
 from strandline.query.buckets import Years
-from strandline.query.dialect import TOTAL_DIGITS, Dialect, column, decimal, name
+from strandline.query.dialect import TOTAL_DIGITS, Dialect, call, column, decimal, name
 from strandline.query.matching import matches
 from strandline.query.periods import Calendar
 from strandline.query.plan import (
@@ -44,6 +44,7 @@ from strandline.views.table.condition import Condition, Leaf
 MATCHES = "matches"
 PLACE = "#place"
 """A column that no field can be called."""
+_DIGIT_BITS = 21
 
 
 def sql(
@@ -195,19 +196,46 @@ def _figure(figure: Figure, dialect: Dialect) -> exp.Expression:
         case "total":
             return _total(values, figure.kind, dialect)
         case "avg":
-            as_float = exp.cast(values, exp.DataType(this=exp.DType.DOUBLE))
-            return exp.Avg(this=values if dialect == "duckdb" else as_float)
+            if dialect == "duckdb" or figure.kind.name == "f64":
+                return exp.Avg(this=values)
+            return _exact_average(values, figure.kind)
         case "min":
             return exp.Min(this=values)
         case "max":
             return exp.Max(this=values)
 
 
+def _exact_average(values: exp.Expression, kind: Kind) -> exp.Expression:
+    """Of whole numbers, in Spark, which would add them up as floats or not have all digits."""
+    total = exp.cast(_total(values, kind, "spark"), exp.DataType(this=exp.DType.DOUBLE))
+    count = exp.Nullif(this=exp.Count(this=values.copy()), expression=exp.Literal.number(0))
+    return exp.Div(this=total, expression=count)
+
+
 def _total(values: exp.Expression, kind: Kind, dialect: Dialect) -> exp.Expression:
     if kind.name == "f64":
         return exp.Sum(this=values)
-    wide = values if dialect == "duckdb" else exp.cast(values, decimal(20))
-    return exp.cast(exp.Sum(this=wide), decimal(TOTAL_DIGITS))
+    if dialect == "spark" and kind.name == "i64":
+        return _total_by_digits(values)
+    return exp.cast(exp.Sum(this=values), decimal(TOTAL_DIGITS))
+
+
+def _total_by_digits(values: exp.Expression) -> exp.Expression:
+    """Of i64 in Spark: three sums of 21 bits each, since a sum of decimals takes several times as
+    long. They do not overflow before 2^41 rows; only the first has a sign."""
+    mask = exp.Literal.number((1 << _DIGIT_BITS) - 1)
+    total: exp.Expression | None = None
+    for place in (2, 1, 0):
+        bits = exp.Literal.number(_DIGIT_BITS * place)
+        digit: exp.Expression = call("shiftright", values.copy(), bits) if place else values.copy()
+        if place < 2:
+            digit = exp.BitwiseAnd(this=digit, expression=mask.copy())
+        summed = exp.cast(exp.Sum(this=exp.paren(digit)), decimal(TOTAL_DIGITS))
+        weight = exp.cast(exp.Literal.string(str(1 << _DIGIT_BITS * place)), decimal(13))
+        part = exp.Mul(this=summed, expression=weight)
+        total = part if total is None else exp.Add(this=total, expression=part)
+    assert total is not None
+    return exp.cast(exp.paren(total), decimal(TOTAL_DIGITS))
 
 
 def _as(value: exp.Expression, told: str) -> exp.Expression:

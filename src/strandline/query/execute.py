@@ -18,7 +18,7 @@ were looked at, is in no order; to sort it would take as long again as to find i
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -48,6 +48,10 @@ TWO_TURNS_FIRST_MAX = 100
 """First rows that are looked up one by one in the second turn."""
 _STREAM_ROWS = 10_000
 _NO_ROW = Compare(SEQ, "<", 0)
+
+
+Answering = Callable[[Bound, Snapshots], Result]
+"""Whatever answers questions over snapshots: ``run`` here, Spark elsewhere."""
 
 
 @functools.cache

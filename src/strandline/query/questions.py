@@ -9,6 +9,7 @@ table that comes twice is seen once.
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -24,7 +25,7 @@ from strandline.query.binding import bind
 from strandline.query.bound import Bound
 from strandline.query.commands import Command, Name, Query
 from strandline.query.engine import Engine
-from strandline.query.execute import run
+from strandline.query.execute import Answering, run
 from strandline.query.explain import explained, explanation
 from strandline.query.parsing import parse
 from strandline.query.periods import checked_calendar
@@ -35,8 +36,8 @@ from strandline.query.remember.remembered import Remembered
 from strandline.query.result import Result
 from strandline.query.sight import Sight, bound_to_sight
 from strandline.query.sql import relation
-from strandline.query.sql.sql import read, sql, stream
-from strandline.query.sql.statement import Statement
+from strandline.query.sql.sql import read, relations, sql, stream
+from strandline.query.sql.statement import Named, Statement
 from strandline.query.told import Told
 from strandline.query.users import Users
 from strandline.schema import Schema
@@ -92,6 +93,14 @@ class Questions:
         self._calendar = checked_calendar(settings.timezone, settings.week_start)
         self._frame_bytes = min(record_bytes_max, FRAME_BYTES)
         self._engine = Engine(clock, memory_max=settings.memory_bytes)
+        self._answering: Answering = functools.partial(run, engine=self._engine)
+
+    def answered_by(self, answering: Answering) -> Questions:
+        """The same commands, with questions answered elsewhere. Not to be closed by itself."""
+        other = copy.copy(self)
+        other._answering = answering
+        vars(other).pop("remembered", None)
+        return other
 
     @functools.cached_property
     def users(self) -> Users:
@@ -115,6 +124,7 @@ class Questions:
             snapshots=self._snapshot,
             bind=self._bind_text,
             engine=self._engine,
+            answering=self._answering,
             frame_bytes=self._frame_bytes,
         )
 
@@ -164,6 +174,12 @@ class Questions:
             timezone=self._calendar.timezone,
             extra=self._remembered_relation,
         )
+
+    def relations(
+        self, text: str, *, as_of: object = None
+    ) -> tuple[Statement, dict[Named, relation.Relation]]:
+        """What a SELECT asks for, all of it at one position: for engines elsewhere."""
+        return relations(self._store, text, as_of=as_of, extra=self._remembered_relation)
 
     def statement(self, text: str) -> Statement:
         """What a SQL text asks for, before anything runs: whoever checks rights looks at it."""
@@ -231,7 +247,7 @@ class Questions:
         drawn = chart(
             command,
             sight.schema,
-            lambda bound: run(bound, sight.snapshot, engine=self._engine).arrow(),
+            lambda bound: self._answering(bound, sight.snapshot).arrow(),
             text,
             events=self._hints(),
             calendar=self._calendar,
@@ -279,7 +295,7 @@ class Questions:
         bound, sight = bound_to_sight(
             self._store, lambda schemas: self._bound(command, text, schemas)
         )
-        return run(bound, sight.snapshot, engine=self._engine)
+        return self._answering(bound, sight.snapshot)
 
     def _bind(
         self, command: commands.Query | commands.Replay | commands.DeleteEvents, text: str

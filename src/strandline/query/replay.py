@@ -11,6 +11,7 @@ little in common, the columns are
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -41,15 +42,28 @@ SHAPE = pa.schema(
 
 def replayed(bound: Bound, sources: Sources, session: Session, profile: Profile) -> pa.Table:
     """Rows of several event types."""
-    asked = [column.field for column in bound.columns]
-    found: list[dict[str, Any]] = []
-    for place, event in enumerate(bound.events):
-        scan = _scan(event, place, asked)
+    tables = []
+    for scan in scans_of(bound):
         sources.register(scan, sources.reading(scan))
         text = sql_of_scan(scan, "duckdb")
         profile.sql.append(text)
+        tables.append(session.ask(text))
+    return together(bound, tables)
+
+
+def scans_of(bound: Bound) -> list[Scan]:
+    """What is read of each event."""
+    asked = [column.field for column in bound.columns]
+    return [_scan(event, place, asked) for place, event in enumerate(bound.events)]
+
+
+def together(bound: Bound, tables: Sequence[pa.Table]) -> pa.Table:
+    """The rows of all events, in order."""
+    asked = [column.field for column in bound.columns]
+    found: list[dict[str, Any]] = []
+    for event, table in zip(bound.events, tables, strict=True):
         fields = [field for field in event.schema.fields if field in asked]
-        found += [_row(event.name, row, fields) for row in Result(session.ask(text))]
+        found += [_row(event.name, row, fields) for row in Result(table)]
     found.sort(key=lambda row: (row[TS], row[SEQ], row[EVENT]))
     return pa.Table.from_pylist(found, schema=SHAPE)
 

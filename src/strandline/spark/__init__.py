@@ -16,11 +16,18 @@ views.py        a topic as one of its views: states.py in batch, events.py and e
 targets.py      writes through views; fitting.py finds the rows that do not fit
 formats.py      imports of what only Spark can read
 tables.py       Spark's own Parquet reader over lake files, and the records that are not there
+rows.py         event tables: their files and what is in none, at one position
+asking.py       the doors to questions
+questions.py    QUERY and the like, answered by Spark
+statements.py   SQL over everything, answered by Spark
+rooms.py        sessions in which questions are asked
+watching.py     how far a job is
 engine.py       runs the tasks of a pipeline
 failures.py     a short error in place of a long trace
 """
 
 from strandline.pipelines.positions import position
+from strandline.spark.asking import frame, run, sql
 from strandline.spark.engine import SparkEngine
 from strandline.spark.failures import explain, plain_errors
 from strandline.spark.formats import import_format
@@ -32,11 +39,14 @@ __all__ = [
     "Plan",
     "SparkEngine",
     "explain",
+    "frame",
     "import_format",
     "plain_errors",
     "plan",
     "position",
     "register",
+    "run",
     "session",
+    "sql",
     "table",
 ]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark import SparkContext
 from pyspark.accumulators import AccumulatorParam
@@ -22,6 +22,10 @@ from pyspark.sql import SparkSession
 from strandline.env.clock import Clock, SystemClock
 from strandline.env.disk import OsDisk
 from strandline.spark.failures import plain_errors, told_briefly
+from strandline.topic.progress import Progress
+
+if TYPE_CHECKING:
+    from strandline.query.execute import Answering
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -63,6 +67,12 @@ class SparkEngine:
         if job.failure is not None:
             with plain_errors():
                 raise job.failure
+
+    def answering(self, progress: Progress) -> Answering:
+        """The same machines, for questions: ``pipelines/materialize.py`` asks."""
+        from strandline.spark.questions import answers  # noqa: PLC0415 - workers need no DuckDB
+
+        return answers(self._spark, progress=progress, clock=self._clock)
 
     def _rest(self, results: Any, told: int, count: int) -> Iterator[tuple[int, Any]]:
         deadline_s = self._clock.monotonic() + _ENDING_S

@@ -63,8 +63,8 @@ def test_what_is_no_delivery_is_noticed(body):
 
 
 def test_a_newer_delivery_is_told_whether_it_has_new_fields_or_not():
-    known = letters.encode(letter(format=2))
-    unknown = b'{"format":2,"post":"express"}'
+    known = letters.encode(letter(format=letters.FORMAT + 1))
+    unknown = b'{"format":3,"post":"express"}'
 
     for newer in (known, unknown):
         with pytest.raises(NewerFormat, match="upgrade"):

@@ -284,7 +284,7 @@ def test_a_full_disk_and_a_silent_object_store_keep_the_delivery():
 def test_a_delivery_of_a_newer_version_stays_and_holds_up_nobody():
     post = Post()
     post.store.create_topic("t")
-    newer = post.send(post.letter(post.stage(rows(b"x")), format=2))
+    newer = post.send(post.letter(post.stage(rows(b"x")), format=letters.FORMAT + 1))
     post.deliver(rows(b"good"), producer="q")
 
     with pytest.raises(NewerFormat):
@@ -357,7 +357,7 @@ def test_leftovers_go_after_a_week_and_never_a_file_that_is_delivered():
 
 def test_leftovers_stay_while_a_delivery_cannot_be_read():
     post = Post()
-    post.send(post.letter(post.stage(rows(b"x")), format=2))
+    post.send(post.letter(post.stage(rows(b"x")), format=letters.FORMAT + 1))
     post.stage(rows(b"nobody's"), producer="q")
     post.clock.advance(2 * LEFTOVER_S)
 
@@ -388,3 +388,56 @@ def test_a_closed_store_holds_nothing_in_the_inbox():
 
     assert FolderObjects(f"{PATH}/incoming", post.disk).get(f"{REFUSED}/{post.refused()[0]}")
     assert post.disk.list_dir(f"{PATH}/incoming/.aside") == []
+
+
+def test_a_delivery_at_a_head_is_appended_right_behind_it():
+    post = Post()
+    post.store.create_topic("t").append(b"before")
+    files = [post.stage(rows(b"a", b"b")), post.stage(rows(b"c"), part=1)]
+    post.send(post.letter(*files, format=letters.FORMAT, expected_head=1))
+
+    post.take()
+
+    assert post.data() == [b"before", b"a", b"b", b"c"]
+    assert post.pending() == []
+
+
+def test_a_delivery_at_a_head_is_refused_when_the_topic_has_gone_on():
+    post = Post()
+    topic = post.store.create_topic("t")
+    post.send(post.letter(post.stage(rows(b"late")), format=letters.FORMAT, expected_head=0))
+    topic.append(b"quicker")
+
+    post.take()
+
+    assert post.data() == [b"quicker"]
+    assert [post.refusal(name).error for name in post.refused()] == ["conflict"]
+    assert post.store.health().status == "green"
+
+
+def test_a_delivery_at_a_head_that_is_overtaken_in_the_middle_never_has_its_end():
+    post = Post()
+    topic = post.store.create_topic("t")
+    files = [post.stage(rows(b"a")), post.stage(rows(b"end"), part=1)]
+    letter = post.letter(*files, format=letters.FORMAT, expected_head=0)
+    topic.append_arrow(rows(b"a"), idempotency_key=letter.chunk(0))  # then the writer died
+    topic.append(b"quicker")
+    post.send(letter)
+
+    post.take()
+
+    assert post.data() == [b"a", b"quicker"]
+    assert [post.refusal(name).error for name in post.refused()] == ["conflict"]
+
+
+def test_a_delivery_at_a_head_goes_on_behind_its_first_chunk():
+    post = Post()
+    topic = post.store.create_topic("t")
+    files = [post.stage(rows(b"a")), post.stage(rows(b"end"), part=1)]
+    letter = post.letter(*files, format=letters.FORMAT, expected_head=0)
+    topic.append_arrow(rows(b"a"), idempotency_key=letter.chunk(0))  # then the writer died
+    post.send(letter)
+
+    post.take()
+
+    assert post.data() == [b"a", b"end"]

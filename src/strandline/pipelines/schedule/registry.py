@@ -23,6 +23,7 @@ from strandline.pipelines.engine import Engine
 from strandline.pipelines.exporting import export
 from strandline.pipelines.importing import OnBad, import_files
 from strandline.pipelines.mapping import Fields
+from strandline.pipelines.materialize import materialize
 from strandline.pipelines.rebuild import rebuild
 from strandline.pipelines.rollup import rollup
 from strandline.pipelines.scrub import scrub
@@ -94,6 +95,14 @@ class ScrubArguments(Arguments, frozen=True, kw_only=True):
     topics: tuple[str, ...] = ()
     local: bool = True
     """Whether the store's own files are read as well."""
+
+
+class MaterializeArguments(Arguments, frozen=True, kw_only=True):
+    """Of ``materialize``."""
+
+    aliases: tuple[str, ...] = ()
+    full: bool = False
+    """Whether everything is computed again."""
 
 
 class ImportArguments(Arguments, frozen=True, kw_only=True):
@@ -170,6 +179,19 @@ def _found(problems: Sequence[tuple[str, str]]) -> Done:
     return Done(failure=f"{len(problems)} problems, the first in {path}: {reason}")
 
 
+def _materialize(given: MaterializeArguments, work: Work) -> Done:
+    told = materialize(
+        work.store,
+        given.aliases,
+        full=given.full,
+        engine=work.engine,
+        progress=work.progress,
+        lake=work.lake,
+    )
+    failure = f"{told.failed[0].alias}: {told.failed[0].reason}" if told.failed else ""
+    return Done(rows=sum(each.behind for each in told.refreshed), failure=failure)
+
+
 def _import(given: ImportArguments, work: Work) -> Done:
     told = import_files(
         work.store,
@@ -239,6 +261,9 @@ PIPELINES: dict[str, Pipeline] = {
         "merge small files of the lake, drop rows that are gone", CompactArguments, _compact
     ),
     "scrub": Pipeline("read every byte again and tell what is damaged", ScrubArguments, _scrub),
+    "materialize": Pipeline(
+        "bring remembered queries up to date", MaterializeArguments, _materialize
+    ),
     "import": Pipeline("append the rows of files to a topic, each once", ImportArguments, _import),
     "export": Pipeline("write the records of a topic to files", ExportArguments, _export),
     "rebuild": Pipeline(

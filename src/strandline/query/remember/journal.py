@@ -14,6 +14,10 @@ have is several, each on top of the one before; if it ends between two, its fram
 mark and count for nothing. The next commit lets them go, with all that it replaces. Deletes are on
 the log behind their commit: a crash that loses the commit loses them, too.
 
+Who may not append drafts a commit: the same records, for somebody who may, to be appended to that
+head or not at all. It cannot delete what it replaces, so its manifest lists that (``leaving``), and
+the next commit lets it go.
+
 How the newest mark is found: the head is a mark; or it is a frame, whose meta tells the mark that
 it went on from, and none came between. Seqs that a power loss has taken are known gaps.
 """
@@ -23,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import msgspec
 import pyarrow as pa
 from pyroaring import BitMap64
 
@@ -54,6 +59,22 @@ class Piece(NamedTuple):
     part: int
     table: pa.Table
     newest_us: int = 0
+
+
+class Draft(NamedTuple):
+    """A commit that is not appended yet."""
+
+    topic: str
+    expected_head: int
+    """Where it goes on, or not at all."""
+    records: list[tuple[str, bytes]]
+    """Tag and data of each, in order; all with the same meta."""
+    meta: bytes
+
+    @property
+    def last_seq(self) -> int:
+        """That of the mark, when it is appended."""
+        return self.expected_head + len(self.records)
 
 
 class FramesGone(NotFound):
@@ -119,38 +140,42 @@ class Journal:
             for batch in _batches(packed):
                 appended = self._topic.append(batch, tag=FRAME, meta=going_on, expected_head=head)
                 first, head = first or appended.first_seq, appended.last_seq
-            size = sum(map(len, packed))
-            rows = piece.table.num_rows
-            newest_us = piece.newest_us
-            runs.append(
-                Run(
-                    part=piece.part,
-                    first=first,
-                    last=head,
-                    rows=rows,
-                    size=size,
-                    newest_us=newest_us,
-                )
-            )
+            runs.append(_run(piece, first, head, packed))
         made = close(tuple(runs))
         closing = manifest.encode(made)
         done = self._topic.append(closing, tag=MARK, meta=going_on, expected_head=head)
         self._let_go(base, made, done.first_seq)
         return Base(done.head_seq, done.first_seq, made)
 
+    def draft(
+        self,
+        base: Base,
+        pieces: Sequence[Piece],
+        close: Callable[[tuple[Run, ...]], Manifest],
+    ) -> Draft:
+        """What ``commit`` would append, for somebody else to append."""
+        records: list[tuple[str, bytes]] = []
+        runs: list[Run] = []
+        for piece in pieces:
+            packed = frames.pack(piece.table, self._frame_bytes)
+            first = base.head + len(records) + 1
+            records += [(FRAME, frame) for frame in packed]
+            runs.append(_run(piece, first, base.head + len(records), packed))
+        made = close(tuple(runs))
+        closed = base.head + len(records) + 1
+        leaving = _ranges(_replaced(base, made, closed))
+        made = msgspec.structs.replace(made, leaving=leaving)
+        records.append((MARK, manifest.encode(made)))
+        return Draft(self._topic.name, base.head, records, str(base.cursor).encode())
+
+    def has(self, draft: Draft) -> bool:
+        """Whether a draft was appended; False also when a later commit has let it go."""
+        found = self._pick(draft.last_seq)
+        return found is not None and found.data == draft.records[-1][1]
+
     def _let_go(self, base: Base, made: Manifest, closed: int) -> None:
         """Delete what the new manifest does not name: frames, older marks, commits without end."""
-        kept = BitMap64()
-        for run in made.runs:
-            kept.add_range(run.first, run.last + 1)
-        old = BitMap64()
-        if base.manifest is not None:
-            for run in base.manifest.runs:
-                old.add_range(run.first, run.last + 1)
-            old.add(base.cursor)
-        old.add_range(base.cursor + 1, closed)
-        old -= kept
-        self._topic.let_go(old)
+        self._topic.let_go(_replaced(base, made, closed))
 
     def _pick(self, seq: int) -> Record | None:
         found = self._topic.pick([seq]).records
@@ -160,6 +185,43 @@ class Journal:
         """The seq before the lost ones that this is one of; or, deleted, simply the one before."""
         firsts = [first for first, last in self._topic.gaps_below(seq + 1) if seq <= last]
         return min(firsts, default=seq) - 1
+
+
+def _run(piece: Piece, first: int, last: int, packed: Sequence[bytes]) -> Run:
+    return Run(
+        part=piece.part,
+        first=first,
+        last=last,
+        rows=piece.table.num_rows,
+        size=sum(map(len, packed)),
+        newest_us=piece.newest_us,
+    )
+
+
+def _replaced(base: Base, made: Manifest, closed: int) -> BitMap64:
+    """Seqs up to the new mark that count for nothing any more."""
+    old = BitMap64()
+    if base.manifest is not None:
+        for run in base.manifest.runs:
+            old.add_range(run.first, run.last + 1)
+        for first, last in base.manifest.leaving:
+            old.add_range(first, last + 1)
+        old.add(base.cursor)
+    old.add_range(base.cursor + 1, closed)
+    for run in made.runs:
+        old.remove_range(run.first, run.last + 1)
+    return old
+
+
+def _ranges(seqs: BitMap64) -> tuple[tuple[int, int], ...]:
+    """First and last of each run."""
+    found: list[tuple[int, int]] = []
+    for seq in seqs:
+        if found and found[-1][1] + 1 == seq:
+            found[-1] = (found[-1][0], seq)
+        else:
+            found.append((seq, seq))
+    return tuple(found)
 
 
 def _went_on_from(record: Record) -> int:

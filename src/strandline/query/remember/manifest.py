@@ -114,6 +114,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     created_us: int
     refreshed_us: int
     counters: Counters = Counters()
+    leaving: tuple[tuple[int, int], ...] = ()
+    """Seqs, first and last of each range, that this commit replaced and could not delete."""
 
     @property
     def rows(self) -> int:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from strandline.schema import Schema
 from strandline.topic.progress import Progress, silent
+from strandline.views.table.apart import Apart
 from strandline.views.table.condition import Condition
 from strandline.views.table.snapshot import SEQ, Facts, Reading, Snapshot, Top
 
@@ -82,6 +83,9 @@ class _Told:
         found = self._reading.tables()
         self._progress(self._what, total, total)
         return found
+
+    def apart(self) -> Apart:
+        return self._reading.apart()  # who reads the files tells how far he is
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         total, done = self.rows_max, 0

@@ -3,7 +3,8 @@
     look = remembered.begin("big")            what is stored, and where the tables stand
     remembered.commit(look, answers)          what is new, if nobody else was quicker
 
-These two are the only way in which stored state changes, for SHOW as for engines elsewhere. SHOW
+These two are the only way in which stored state changes, for SHOW as for engines elsewhere; a
+process that may not append has ``draft``, which is a commit on paper. SHOW
 answers with what it has put together even if another was quicker with storing it: that answer is
 right as of the tables it has read. So two SHOWs at once neither wait for each other nor see a row
 twice, and one on a store that is open read-only works just as well.
@@ -29,10 +30,17 @@ from strandline.query.arrow_snapshot import ArrowSnapshot
 from strandline.query.bound import Bound
 from strandline.query.commands import Remember
 from strandline.query.engine import Engine
-from strandline.query.execute import default_engine, run
+from strandline.query.execute import Answering, default_engine, run
 from strandline.query.remember.changes import Change, Follower
 from strandline.query.remember.description import Description, description_of
-from strandline.query.remember.journal import FRAME_BYTES, Base, FramesGone, Journal, Piece
+from strandline.query.remember.journal import (
+    FRAME_BYTES,
+    Base,
+    Draft,
+    FramesGone,
+    Journal,
+    Piece,
+)
 from strandline.query.remember.manifest import Keep, Manifest, Run, TableMark
 from strandline.query.remember.retention import check_keep
 from strandline.query.remember.shape import kept_schema, looking_at_rows, shape_of
@@ -79,13 +87,16 @@ class Remembered:
         snapshots: Callable[[str], TableSnapshot],
         bind: Bind,
         engine: Engine | None = None,
+        answering: Answering | None = None,
         frame_bytes: int = FRAME_BYTES,
     ) -> None:
+        """``answering`` answers questions over news; the engine does, unless told otherwise."""
         self._topics = topics
         self._clock = clock
         self._snapshots = snapshots
         self._bind = bind
         self._engine = engine or default_engine()
+        self._answering = answering or self._run
         self._frame_bytes = frame_bytes
 
     def remember(self, command: Remember, *, progress: Progress = silent) -> Description:
@@ -103,7 +114,7 @@ class Remembered:
             look = self._look(wanted, journal, journal.newest())
             if look.base.manifest is not None:
                 raise _taken(wanted.alias)
-            self.commit(look, self._answers(look, progress))
+            self.commit(look, self.answers(look, progress))
         except Conflict as error:
             raise _taken(wanted.alias) from error
         except BaseException:
@@ -117,12 +128,12 @@ class Remembered:
         look = self.begin(alias)
         while True:
             try:
-                answers = self._answers(look, progress)
+                answers = self.answers(look, progress)
                 result = self._result(look, answers)
                 if look.has_news and not self._topics.readonly:
                     self._try_commit(look, answers)
             except FramesGone:
-                look = self._look_without(look)
+                look = self.look_without(look)
                 continue
             return result
 
@@ -136,12 +147,12 @@ class Remembered:
                 look.count_all_as_news()
             try:
                 if look.has_news:
-                    self.commit(look, self._answers(look, progress))
+                    self.commit(look, self.answers(look, progress))
             except Conflict:
                 look = self.begin(alias)
                 continue
             except FramesGone:
-                look = self._look_without(look)
+                look = self.look_without(look)
                 continue
             return self.describe(alias)
 
@@ -160,17 +171,11 @@ class Remembered:
 
         Conflict when somebody else has stored news since the look began: nothing is changed then.
         """
-        fresh = _states(look, answers)
-        runs: list[Run] = []
-        pieces: list[Piece] = []
-        for part, state in enumerate(fresh):
-            staying, written = look.pieces(part, state)
-            runs += staying
-            pieces += written
-        news = fresh[0].num_rows
-        return look.journal.commit(
-            look.base, pieces, lambda added: look.closing((*runs, *added), news)
-        )
+        return look.journal.commit(look.base, *_written(look, answers))
+
+    def draft(self, look: Visit, answers: Sequence[pa.Table]) -> Draft:
+        """What ``commit`` would append, for whoever may append it."""
+        return look.journal.draft(look.base, *_written(look, answers))
 
     def list(self) -> list[Description]:
         """All remembered queries, by alias."""
@@ -210,7 +215,7 @@ class Remembered:
         look = self.begin(alias)
         while True:
             try:
-                answers = self._answers(look, silent)
+                answers = self.answers(look, silent)
                 fresh = _states(look, answers)
                 news = fresh[0] if fresh else None
                 seen = follower.see(look, news, partial(self._result, look, answers))
@@ -221,7 +226,7 @@ class Remembered:
                 look = self.begin(alias)
                 continue
             except FramesGone:
-                look = self._look_without(look)
+                look = self.look_without(look)
                 continue
             return follower.go_on(seen, mark)
 
@@ -249,14 +254,15 @@ class Remembered:
         except UnknownTopic:
             return 0
 
-    def _answers(self, look: Visit, progress: Progress) -> Sequence[pa.Table]:
-        """The answers to a look's questions, from this process's own engine."""
+    def answers(self, look: Visit, progress: Progress = silent) -> Sequence[pa.Table]:
+        """The answers to a look's questions, as of its marks."""
         if not look.has_news:
             return []
         if look.is_complete:
             return [look.nothing(0)]
         news = look.news(progress)
-        return [self._run(question, news.__getitem__).arrow() for question in look.questions]
+        answers = [self._answering(question, news.__getitem__) for question in look.questions]
+        return [answer.arrow() for answer in answers]
 
     def _run(self, question: Bound, tables: Callable[[str], Snapshot]) -> Result:
         return run(question, tables, engine=self._engine)
@@ -298,7 +304,7 @@ class Remembered:
             wanted, journal, base, shape, tables, marks, States(self._engine), self._clock.now_us()
         )
 
-    def _look_without(self, before: Visit) -> Visit:
+    def look_without(self, before: Visit) -> Visit:
         """Another look, since frames of the one before are gone: a commit came between that has
         what we want; or there was none, and they are lost (a repair may give some up)."""
         look = self.begin(before.definition.alias)
@@ -363,6 +369,21 @@ def _states(look: Visit, answers: Sequence[pa.Table]) -> list[pa.Table]:
     if look.shape.kind == "groups" and not look.is_anew:
         fresh[0] = without_nothing(look.shape, fresh[0])
     return fresh
+
+
+def _written(
+    look: Visit, answers: Sequence[pa.Table]
+) -> tuple[list[Piece], Callable[[tuple[Run, ...]], Manifest]]:
+    """What a commit writes, and what closes it."""
+    fresh = _states(look, answers)
+    runs: list[Run] = []
+    pieces: list[Piece] = []
+    for part, state in enumerate(fresh):
+        staying, written = look.pieces(part, state)
+        runs += staying
+        pieces += written
+    news = fresh[0].num_rows
+    return pieces, lambda added: look.closing((*runs, *added), news)
 
 
 def _checked(alias: str) -> str:

@@ -39,6 +39,10 @@ class TableSnapshot(Snapshot, Protocol):
         """Rises when rows of the past have gone."""
         ...
 
+    def stored_bytes(self, after: int = 0) -> int:
+        """Of files that have rows behind a seq."""
+        ...
+
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody wants to be remembered."""
@@ -128,6 +132,12 @@ class Visit:
         """The tables, as if they began with their news."""
         after = self.after
         return {event: News(table, after[event], progress) for event, table in self._tables.items()}
+
+    @property
+    def news_bytes(self) -> int:
+        """Of the files that have news."""
+        after = self.after
+        return sum(table.stored_bytes(after[event]) for event, table in self._tables.items())
 
     @property
     def is_complete(self) -> bool:

@@ -28,7 +28,7 @@ from strandline.query.sql.complaints import translated
 from strandline.query.sql.dataset import RelationDataset
 from strandline.query.sql.measurements import Moved
 from strandline.query.sql.names import Extra, Names
-from strandline.query.sql.relation import Source, Store
+from strandline.query.sql.relation import Relation, Source, Store
 from strandline.query.sql.sandbox import SHARED, Params, Room, Sandbox
 from strandline.query.sql.statement import Named, Statement
 
@@ -75,6 +75,19 @@ def stream(
         yield room.stream(text, params, BATCH_ROWS)
 
 
+def relations(
+    store: Store,
+    text: str,
+    *,
+    as_of: object = None,
+    extra: Extra | None = None,
+    sandbox: Sandbox = SHARED,
+) -> tuple[Statement, dict[Named, Relation]]:
+    """What a text asks for, and all of it at one position: for engines elsewhere."""
+    asked = read(text, sandbox)
+    return asked, _pinned(store, asked, as_of, extra, copied=True)
+
+
 def read(text: str, sandbox: Sandbox = SHARED) -> Statement:
     """What a text asks for; nothing runs."""
     with sandbox.parser() as connection:
@@ -93,12 +106,10 @@ def _room(
     copied: bool,
 ) -> Iterator[Room]:
     """A room with all relations of a question at one position; errors are told in our words."""
-    sources = _found(Names(store, asked, extra, copied=copied), asked)
-    pinned = positions.pin(store, list(sources.values()), as_of)
-    relations = dict(zip(sources, pinned, strict=True))
+    found = _pinned(store, asked, as_of, extra, copied=copied)
     failures: list[Exception] = []
     with sandbox.room(timezone) as room:
-        for named, relation in relations.items():
+        for named, relation in found.items():
             room.add(named.schema, named.name, RelationDataset(relation, failures))
         try:
             yield room
@@ -107,7 +118,16 @@ def _room(
         except (duckdb.Error, pa.ArrowException, OSError) as error:  # a reader tells with OSError
             if failures:
                 raise failures[0] from None
-            raise translated(error, asked, relations) from error
+            raise translated(error, asked, found) from error
+
+
+def _pinned(
+    store: Store, asked: Statement, as_of: object, extra: Extra | None, *, copied: bool
+) -> dict[Named, Relation]:
+    """The relations of a question, at one position."""
+    sources = _found(Names(store, asked, extra, copied=copied), asked)
+    pinned = positions.pin(store, list(sources.values()), as_of)
+    return dict(zip(sources, pinned, strict=True))
 
 
 def _found(names: Names, asked: Statement) -> dict[Named, Source]:

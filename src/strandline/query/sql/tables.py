@@ -37,12 +37,12 @@ class TableRows:
     """The rows of a snapshot. Safe from many threads."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
+        self.snapshot = snapshot
         self.schema = snapshot.columns
 
     def batches(self, columns: Sequence[str], where: Where | None) -> Iterator[pa.RecordBatch]:
         shape = pa.schema([self.schema.field(name) for name in columns])
-        reading = self._snapshot.read(columns, condition_of(where))
+        reading = self.snapshot.read(columns, condition_of(where))
         for batch in reading.batches():
             yield batch.cast(shape)
 

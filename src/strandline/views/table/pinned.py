@@ -15,6 +15,7 @@ from pyroaring import BitMap64
 
 from strandline.errors import Invalid
 from strandline.schema import Schema
+from strandline.views.table.apart import Apart
 from strandline.views.table.condition import Condition
 from strandline.views.table.files.reading import FileReading, Pinned, file_reading
 from strandline.views.table.memtable import Chunk
@@ -91,6 +92,10 @@ class PinnedTable:
         )
         return PinnedReading(self, kept, files, list(columns), after, facts)
 
+    def stored_bytes(self, after: int = 0) -> int:
+        """Of the files that have rows behind a seq."""
+        return sum(file.size for file in self._files.files if file.last_seq > after)
+
     def leave_out_newer(self, version: int) -> None:
         """Read no file that was written in a newer version of the schema than this."""
         files = self._files.files
@@ -158,6 +163,19 @@ class PinnedReading:
             yield from _plain(pa.Table.from_batches([batch])).to_batches()
         for table in self._memory():
             yield from _plain(table).to_batches()
+
+    def apart(self) -> Apart:
+        """The same, files by their names."""
+        wanted = self._files.wanted
+        files = self._files.named()
+        self.facts.rows += sum(file.rows for file in files)
+        return Apart(
+            files=files,
+            memory=[_plain(table) for table in self._memory()],
+            first_seq=wanted.first_seq,
+            last_seq=wanted.last_seq,
+            hidden=wanted.hidden,
+        )
 
     def _own(self, chunk: Chunk) -> list[str]:
         return [name for name in self._columns if name in chunk.table.column_names]

@@ -13,6 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from strandline.schema import Schema
+from strandline.views.table.apart import Apart
 from strandline.views.table.condition import Condition
 
 SEQ, TS, CONTEXT = "seq", "ts", "context"
@@ -66,6 +67,10 @@ class Reading(Protocol):
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The same, bit by bit: for more than fits in memory."""
+        ...
+
+    def apart(self) -> Apart:
+        """The same as files and rows in memory, for engines that read files by themselves."""
         ...
 
     @property

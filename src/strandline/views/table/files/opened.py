@@ -40,10 +40,11 @@ class OpenFile:
     def __init__(self, objects: Objects, table_id: int, file: LakeFile) -> None:
         """Reads the footer, and the catalogue of the indexes."""
         self.file = file
-        self.path = f"{objects.name}/{keys.data_key(table_id, file.name())}"
+        self.lake = objects.name
+        self.key = keys.data_key(table_id, file.name())
+        self.path = f"{self.lake}/{self.key}"
         self._objects = objects
         self._table_id = table_id
-        self._key = keys.data_key(table_id, file.name())
         self._side = layout.side_key(table_id, file.name())
         self._metadata = self._footer()
         told = self._metadata.metadata
@@ -111,7 +112,7 @@ class OpenFile:
         for name in columns:
             ranges += map(tuple, self._spans_of(name)[zones, :2].tolist())
             expected += self._sums[zones, self.columns.index(name)].tolist()
-        found = Fetched(self._objects, self._key, self.file.size, ranges)
+        found = Fetched(self._objects, self.key, self.file.size, ranges)
         for place, ((start, size), told) in enumerate(zip(ranges, expected, strict=True)):
             if sum_of(found.part(start, size), self._table_id) != told:
                 name, zone = columns[place // len(zones)], zones[place % len(zones)]
@@ -155,9 +156,7 @@ class OpenFile:
     def _read_footer(self) -> Any:
         file = self.file
         with self._telling("the footer", file.tail_offset):
-            tail = self._objects.get_range(
-                self._key, file.tail_offset, file.size - file.tail_offset
-            )
+            tail = self._objects.get_range(self.key, file.tail_offset, file.size - file.tail_offset)
             if xxh3_64_intdigest(tail, self._table_id) != file.tail_checksum:
                 raise self._damaged("the footer fails its checksum", file.tail_offset)
             metadata = pq.read_metadata(pa.BufferReader(tail))

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from strandline.schema import Kind, Schema
+from strandline.views.table.apart import FileRows
 from strandline.views.table.coding import CODED, VARIANT, as_variants, with_coding
 from strandline.views.table.condition import Condition
 from strandline.views.table.files.cache import Part
@@ -111,6 +112,14 @@ class FileReading:
                 )
                 yield from self._table(part, whole=False).to_batches()
 
+    def named(self) -> list[FileRows]:
+        """The files, for who reads them by himself: ``wanted`` tells what is to be left out."""
+        return [_named(each, self._wanted) for each in self._chosen]
+
+    @property
+    def wanted(self) -> Wanted:
+        return self._wanted
+
     def _table(self, chosen: Chosen, *, whole: bool) -> pa.Table:
         started = self._now()
         opened = chosen.opened
@@ -204,6 +213,21 @@ class FileReading:
     @cached_property
     def _types(self) -> pa.Schema:
         return columns_of(self._wanted.schema)
+
+
+def _named(chosen: Chosen, wanted: Wanted) -> FileRows:
+    file = chosen.opened.file
+    is_cut = file.first_seq < wanted.first_seq or file.last_seq > wanted.last_seq
+    hidden = wanted.hidden.range_cardinality(file.first_seq, file.last_seq + 1)
+    return FileRows(
+        lake=chosen.opened.lake,
+        key=chosen.opened.key,
+        schema=chosen.schema,
+        first_seq=file.first_seq,
+        last_seq=file.last_seq,
+        is_cut=is_cut or hidden > 0,
+        rows=chosen.rows,
+    )
 
 
 def _in_memory(column: pa.ChunkedArray, kind: Kind | None) -> pa.ChunkedArray:
