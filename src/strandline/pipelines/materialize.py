@@ -110,6 +110,7 @@ def materialize(
     engine: Engine | Chooser | None = None,
     progress: Progress | None = None,
     lake: str = "",
+    views: str = "",
     patience_s: float = PATIENCE_S,
     clock: Clock | None = None,
 ) -> MaterializeSummary:
@@ -117,14 +118,15 @@ def materialize(
 
     With ``full`` everything is computed again. ``engine`` is ``Embedded()`` unless told otherwise,
     or a function that chooses one by the stored bytes that have news. ``lake`` is the lake's url
-    where that is not in the store's folder. After ``Unavailable`` a commit is delivered and safe,
-    and will be taken by whoever opens the store for writing.
+    and ``views`` that of saved views, where they are not in the store's folder. After
+    ``Unavailable`` a commit is delivered and safe, and taken by whoever opens the store for
+    writing.
     """
     with ExitStack() as stack:
         if isinstance(store, Store):
             opened = store
         else:
-            opened = stack.enter_context(open_readonly(path_of(store), lake))
+            opened = stack.enter_context(open_readonly(path_of(store), lake, views))
         run = _Run(opened, engine or Embedded(), lake, patience_s, clock or SystemClock())
         return run.run(aliases, full=full, progress=progress or silent)
 

@@ -187,6 +187,7 @@ def _materialize(given: MaterializeArguments, work: Work) -> Done:
         engine=work.engine,
         progress=work.progress,
         lake=work.lake,
+        views=work.views,
     )
     failure = f"{told.failed[0].alias}: {told.failed[0].reason}" if told.failed else ""
     return Done(rows=sum(each.behind for each in told.refreshed), failure=failure)
