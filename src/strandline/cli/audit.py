@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from strandline.cli import cells, failures, tokens
+from strandline.cli import cells, failures
 from strandline.cli.cells import Made, Row
 from strandline.cli.opening import open_to_read, open_to_write, read_again
 from strandline.cli.options import TARGET, Flag, Target
@@ -16,9 +16,7 @@ from strandline.errors import Invalid
 from strandline.security import audit as log
 from strandline.security.audit import Entry
 
-PLACE = tokens.PLACE  # among the commands of the help page
-
-app = App(name="audit", help="Show the audit log, and look whether it holds.", sort_key=PLACE)
+app = App(name="audit", help="Show the audit log, and look whether it holds.")
 
 
 @app.command

@@ -18,13 +18,11 @@ from strandline.cli.output import output, print_report
 from strandline.cli.progress import Bar
 from strandline.errors import Corrupt, Invalid
 
-PLACE = 30  # among the commands of the help page
 _URL = "URL of the backups: a folder, s3://bucket/prefix, az:// or gs://."
 
 app = App(
     name="backup",
     help="Back a store up, beside a process that writes too; list, verify and prune backups.",
-    sort_key=PLACE,
 )
 
 Url = Annotated[str, Parameter(env_var="STRANDLINE_BACKUPS", metavar="URL", help=_URL)]

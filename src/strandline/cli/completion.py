@@ -8,8 +8,6 @@ from typing import Literal
 
 from cyclopts import App
 
-PLACE = 60  # among the commands of the help page
-
 Shell = Literal["bash", "zsh", "fish"]
 
 

@@ -18,8 +18,7 @@ from strandline.client.address import address_of
 from strandline.client.credentials import checked_token
 from strandline.errors import Invalid
 
-PLACE = 40  # among the commands of the help page
-app = App(name="context", help="Name stores and servers, and choose one.", sort_key=PLACE)
+app = App(name="context", help="Name stores and servers, and choose one.")
 
 Name = Annotated[str, Parameter(metavar="NAME", help="Name of the context.")]
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from strandline.server.serve import Serving
     from strandline.store import Store
 
-PLACE = -1  # among the commands of the help page: a newcomer's first
 _START_S_MAX = 60.0
 _END_S_MAX = 30.0
 _LOOK_S = 0.2

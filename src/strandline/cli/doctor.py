@@ -33,7 +33,6 @@ from strandline.settings import GIB, MIB
 from strandline.store import Store
 from strandline.topic.layout import Layout
 
-PLACE = 50  # among the commands of the help page
 State = Literal["ok", "warn", "fail"]
 
 _PYTHON_MIN = (3, 11)

@@ -11,7 +11,6 @@ from typing import Annotated, Literal, cast
 
 from cyclopts import App, Parameter
 
-from strandline.cli import metrics
 from strandline.cli.cells import Json, Row, fact_row
 from strandline.cli.opening import find_topic
 from strandline.cli.options import VIEW_TARGET, ViewTarget, microseconds
@@ -21,9 +20,7 @@ from strandline.errors import Invalid
 from strandline.store import Store
 from strandline.views.groups.groups import DEAD, OFFSETS
 
-PLACE = metrics.PLACE + 1  # among the commands of the help page
-
-app = App(name="group", help="List, show and move consumer groups of topics.", sort_key=PLACE)
+app = App(name="group", help="List, show and move consumer groups of topics.")
 
 Topic = Annotated[str, Parameter(metavar="TOPIC", help="Name of the topic.")]
 Group = Annotated[str, Parameter(metavar="GROUP", help="Name of the group.")]

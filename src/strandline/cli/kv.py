@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from strandline.cli import cells, documents, views, watch
+from strandline.cli import cells, documents, watch
 from strandline.cli.cells import Json, Made, Row, row_of
 from strandline.cli.feed import value_of
 from strandline.cli.opening import is_served
@@ -32,10 +32,9 @@ from strandline.views.kv.values import Entry, Version
 if TYPE_CHECKING:  # views are loaded when one is asked for
     from strandline.views.kv.kv import Kv
 
-PLACE = views.PLACE + 1  # among the commands of the help page
 _PAGE = 1000
 
-app = App(name="kv", help="Get, put, scan and watch the keys of a key-value view.", sort_key=PLACE)
+app = App(name="kv", help="Get, put, scan and watch the keys of a key-value view.")
 
 app.command(watch.watch)
 app.command(documents.app)

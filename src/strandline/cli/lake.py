@@ -13,7 +13,7 @@ from typing import Annotated
 import msgspec
 from cyclopts import App, Parameter
 
-from strandline.cli import cells, topics
+from strandline.cli import cells
 from strandline.cli.cells import Made, Row
 from strandline.cli.opening import must_exist, open_to_write
 from strandline.cli.options import TARGET, Flag, Target
@@ -28,9 +28,8 @@ from strandline.settings import LakeSettings
 from strandline.store import Store
 from strandline.topic.layout import Layout
 
-PLACE = topics.PLACE + 10  # among the commands of the help page, behind the views
 _NOTHING = ColdSummary(manifest=0, files=0, rows=0, size=0, first_seq=0, last_seq=0)
-app = App(name="lake", help="List, fill and sweep the lake of a store.", sort_key=PLACE)
+app = App(name="lake", help="List, fill and sweep the lake of a store.")
 
 
 @app.command

@@ -3,49 +3,52 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from cyclopts import App
 
-from strandline.cli import (
-    append,
-    audit,
-    backup,
-    bench,
-    check,
-    checkpoint,
-    completion,
-    context,
-    dashboard,
-    demo,
-    doctor,
-    failures,
-    groups,
-    inspect,
-    kv,
-    lake,
-    metrics,
-    pipeline,
-    queues,
-    read,
-    reservoir,
-    routers,
-    series,
-    serve,
-    sql,
-    tokens,
-    topics,
-    views,
-)
-from strandline.cli import run as commands
+from strandline.cli import completion, failures
 from strandline.env import process
 
-Command = Callable[..., int | None]
+COMMANDS = {
+    "demo": "demo:demo",
+    "append": "append:append",
+    "read": "read:read",
+    "tail": "read:tail",
+    "topic": "topics:app",
+    "view": "views:app",
+    "kv": "kv:app",
+    "queue": "queues:app",
+    "series": "series:app",
+    "metrics": "metrics:app",
+    "group": "groups:app",
+    "router": "routers:app",
+    "sql": "sql:sql",
+    "run": "run:run",
+    "serve": "serve:serve",
+    "token": "tokens:app",
+    "audit": "audit:app",
+    "lake": "lake:app",
+    "pipeline": "pipeline:app",
+    "inspect": "inspect:inspect",
+    "verify": "check:verify",
+    "repair": "check:repair",
+    "checkpoint": "checkpoint:checkpoint",
+    "bench": "bench:bench",
+    "dashboard": "dashboard:dashboard",
+    "backup": "backup:app",
+    "restore": "backup:restore",
+    "reservoir": "reservoir:app",
+    "context": "context:app",
+    "doctor": "doctor:doctor",
+}
+"""Where each command is, in the order in which a newcomer needs them. A module is imported when its
+command is asked for: all of them together take longer than most commands."""
 
 
 def make_app() -> App:
-    """The commands, in the order in which a newcomer needs them."""
+    """The commands. Only those that are asked for are loaded."""
     app = App(
         name="strandline",
         help="One durable log, every view of it: append, read and look after a store.\n\n"
@@ -53,30 +56,9 @@ def make_app() -> App:
         version=_version,
         suppress_keyboard_interrupt=False,
     )
-    records: list[Command] = [append.append, read.read, read.tail]
-    care: list[Command] = [inspect.inspect, check.verify, check.repair]
-    care += [checkpoint.checkpoint, bench.bench, dashboard.dashboard]
-    app.command(demo.demo, sort_key=demo.PLACE)
-    for place, command in enumerate(records):
-        app.command(command, sort_key=place)
-    app.command(topics.app)
-    for group in (views, kv, queues, series, metrics, groups, routers):
-        app.command(group.app)
-    app.command(sql.sql, sort_key=sql.PLACE)
-    app.command(commands.run, sort_key=commands.PLACE)
-    app.command(serve.serve, sort_key=serve.PLACE)
-    app.command(tokens.app)
-    app.command(audit.app)
-    app.command(lake.app)
-    app.command(pipeline.app)
-    for place, command in enumerate(care, start=pipeline.PLACE + 1):
-        app.command(command, sort_key=place)
-    app.command(backup.app)
-    app.command(backup.restore, sort_key=backup.PLACE + 1)
-    app.command(reservoir.app)
-    app.command(context.app)
-    app.command(doctor.doctor, sort_key=doctor.PLACE)
-    app.command(completion.completion_of(app), sort_key=completion.PLACE)
+    for place, (name, where) in enumerate(COMMANDS.items()):
+        app.command(f"strandline.cli.{where}", name=name, sort_key=place)
+    app.command(completion.completion_of(app), sort_key=len(COMMANDS))
     app.register_install_completion_command(help="Let your shell complete our commands.")
     return app
 

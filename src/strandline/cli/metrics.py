@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from strandline.cli import cells, rules, series
+from strandline.cli import cells, rules
 from strandline.cli.cells import Json, Made, Row, fact_row
 from strandline.cli.feed import lines_of, opened_file
 from strandline.cli.options import VIEW_TARGET, ViewTarget
@@ -22,11 +22,10 @@ if TYPE_CHECKING:  # views are loaded when one is asked for
     from strandline.views.metrics.metrics import Metrics
     from strandline.views.metrics.report import MeasurementCardinality
 
-PLACE = series.PLACE + 1  # among the commands of the help page
 _BATCH = 10_000
 _PAGE = 1000
 
-app = App(name="metrics", help="Write measurements, and ask for them.", sort_key=PLACE)
+app = App(name="metrics", help="Write measurements, and ask for them.")
 
 app.command(rules.app)
 

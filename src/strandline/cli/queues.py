@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 import msgspec
 from cyclopts import App, Parameter
 
-from strandline.cli import cells, dead_letters, kv
+from strandline.cli import cells, dead_letters
 from strandline.cli.cells import Cells, Json, Made, Row, fact_row, row_of
 from strandline.cli.feed import batches_of
 from strandline.cli.options import VIEW_TARGET, Flag, ViewTarget, microseconds, milliseconds
@@ -29,12 +29,9 @@ from strandline.views.queue.job import Job, Put, Settled, Ticket, Waiting
 if TYPE_CHECKING:  # views are loaded when one is asked for
     from strandline.views.queue.queue import Queue
 
-PLACE = kv.PLACE + 1  # among the commands of the help page
 _TICKET = re.compile(r"(\d{1,18}):([0-9a-f]{1,64})")
 
-app = App(
-    name="queue", help="Put, claim and settle jobs of a queue; see to its dead.", sort_key=PLACE
-)
+app = App(name="queue", help="Put, claim and settle jobs of a queue; see to its dead.")
 app.command(dead_letters.app)
 app.command(dead_letters.list_letters, name="dlq")
 app.command(dead_letters.redrive)

@@ -13,7 +13,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from strandline.cli import backup, cells
+from strandline.cli import cells
 from strandline.cli.asking import ask
 from strandline.cli.cells import Made, Row, row_of
 from strandline.cli.options import PRINTED, Flag, Printed
@@ -36,7 +36,6 @@ from strandline.reservoir.reservoir import Reservoir
 from strandline.reservoir.versions import DEFAULT, version_names
 from strandline.settings import ReservoirSettings
 
-PLACE = backup.PLACE + 2  # among the commands of the help page
 _URL = "URL of the reservoir: a folder, s3://bucket/prefix, az:// or gs://."
 
 # Nothing is dropped for being old: how many versions are kept is its program's business.
@@ -44,7 +43,7 @@ _KEEP_ALL = ReservoirSettings(
     keep_versions=1_000_000, snapshot_interval=1_000_000, compact_share=0.0
 )
 
-app = App(name="reservoir", help="Inspect, verify and clean up a reservoir.", sort_key=PLACE)
+app = App(name="reservoir", help="Inspect, verify and clean up a reservoir.")
 
 Url = Annotated[str, Parameter(metavar="URL", help=_URL)]
 Version = Annotated[str, Parameter(metavar="NAME", help="The stream version to look at.")]

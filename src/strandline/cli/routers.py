@@ -13,7 +13,6 @@ from typing import Annotated
 import msgspec
 from cyclopts import App, Parameter
 
-from strandline.cli import groups
 from strandline.cli.cells import Json, Row, fact_row
 from strandline.cli.opening import is_served
 from strandline.cli.options import VIEW_TARGET, ViewTarget
@@ -23,9 +22,7 @@ from strandline.errors import Invalid
 from strandline.routers.routers import RouterStatistics
 from strandline.store import Store
 
-PLACE = groups.PLACE + 1  # among the commands of the help page
-
-app = App(name="router", help="Forward records of a topic into another.", sort_key=PLACE)
+app = App(name="router", help="Forward records of a topic into another.")
 
 
 @Parameter(name="*", group="How it forwards")

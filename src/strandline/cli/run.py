@@ -30,7 +30,6 @@ from strandline.store import Store
 if TYPE_CHECKING:  # DuckDB and the grammar are loaded when they are needed
     from strandline.query.result import Result
 
-PLACE = sql.PLACE + 1  # among the commands of the help page
 _ASKING = {"Query", "Replay", "Show", "Explain", "Plot", "Ping", "ListUsers", "ShowPermissions"}
 _MAKING = {"Define", "Batch", "CreateUser"}
 _OPEN, _CLOSED = "[{(", "]})"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from strandline.cli import cells, queues
+from strandline.cli import cells
 from strandline.cli.cells import Json, Made, Row, fact_row, row_of
 from strandline.cli.feed import value_of
 from strandline.cli.options import VIEW_TARGET, Flag, ViewTarget, microseconds
@@ -27,10 +27,9 @@ from strandline.views.series.values import Point
 if TYPE_CHECKING:  # views are loaded when one is asked for
     from strandline.views.series.series import Series
 
-PLACE = queues.PLACE + 1  # among the commands of the help page
 _NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
-app = App(name="series", help="Append and read points of sources by their time.", sort_key=PLACE)
+app = App(name="series", help="Append and read points of sources by their time.")
 
 Name = Annotated[str, Parameter(metavar="NAME", help="Name of the series, and of its topic.")]
 

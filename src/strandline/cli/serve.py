@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from strandline.cli import tokens
 from strandline.cli.options import Flag
 from strandline.env import listening
 from strandline.env.clock import SystemClock
@@ -23,7 +22,6 @@ from strandline.server import config
 if TYPE_CHECKING:
     from strandline.server.serve import Serving
 
-PLACE = tokens.PLACE  # among the commands of the help page
 DEFAULT_FILE = "strandline.toml"
 _OTHER_FILES = 4096  # besides connections: of the store
 

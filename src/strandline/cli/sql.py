@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import msgspec
 from cyclopts import Parameter
 
-from strandline.cli import cells, failures, groups
+from strandline.cli import cells, failures
 from strandline.cli.cells import Cells, Json, Made, Row
 from strandline.cli.columnar import ArrowOutput
 from strandline.cli.engines import ITSELF, Answerer
@@ -32,7 +32,6 @@ from strandline.store import Store
 if TYPE_CHECKING:  # DuckDB is loaded when it is needed
     from strandline.query.result import Result
 
-PLACE = groups.PLACE + 1  # among the commands of the help page
 _PAGE = 1000
 KEYWORDS = (
     *("SELECT", "FROM", "WHERE", "GROUP", "BY", "HAVING", "ORDER", "LIMIT", "OFFSET", "AS", "ON"),

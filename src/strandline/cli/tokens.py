@@ -13,7 +13,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from strandline.cli import cells, run, server_tokens
+from strandline.cli import cells, server_tokens
 from strandline.cli.cells import Json, Made, Row
 from strandline.cli.opening import open_to_read, open_to_write
 from strandline.cli.options import TARGET, Flag, Target, microseconds, milliseconds
@@ -27,10 +27,9 @@ from strandline.security.scopes import Scopes, parse
 from strandline.security.tokens import Token
 from strandline.store import Store
 
-PLACE = run.PLACE + 1  # among the commands of the help page
 _WHO = "command line"
 
-app = App(name="token", help="Make, list and revoke tokens of a server.", sort_key=PLACE)
+app = App(name="token", help="Make, list and revoke tokens of a server.")
 
 
 @app.command

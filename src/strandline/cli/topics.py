@@ -19,8 +19,7 @@ from strandline.topic.topic import TopicStatistics
 from strandline.view_config import KINDS, ViewConfigs
 
 _LISTED_AT_ONCE = 1000
-PLACE = 10  # among the commands of the help page
-app = App(name="topic", help="List, create, show, alter, delete and trim topics.", sort_key=PLACE)
+app = App(name="topic", help="List, create, show, alter, delete and trim topics.")
 
 
 @app.command(name="ls", alias="list")

@@ -14,7 +14,7 @@ from typing import Annotated, cast
 import msgspec
 from cyclopts import App, Parameter
 
-from strandline.cli import cells, topics
+from strandline.cli import cells
 from strandline.cli.cells import Json, Made, Row, fact_row
 from strandline.cli.opening import is_served
 from strandline.cli.options import VIEW_TARGET, Flag, ViewTarget
@@ -34,12 +34,9 @@ from strandline.settings import Durability
 from strandline.store import Store
 from strandline.views.loading import load_kinds
 
-PLACE = topics.PLACE + 1  # among the commands of the help page
-
 app = App(
     name="view",
     help="List, create, show, alter and rebuild views: kv, queue, series, metrics, table.",
-    sort_key=PLACE,
 )
 
 Options = Annotated[

@@ -18,13 +18,12 @@ import functools
 import itertools
 import operator
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from pyroaring import BitMap64
 
 from strandline.env.arrow_files import file_system
@@ -38,6 +37,9 @@ from strandline.lake.entry import LakeFile
 from strandline.lake.history import History
 from strandline.lake.manifest import Manifest
 from strandline.lake.typed import shape_of
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
 
 _NAMED_MAX = 20  # topics that an error looks at, to name those that there are
 
@@ -103,6 +105,8 @@ def dataset(
     ``options`` are those of the object store: docs/guide/object-stores.md. Files that a filter on
     seq, ts or typed columns rules out are not opened.
     """
+    import pyarrow.dataset as ds  # noqa: PLC0415 - brings pandas along, and is seldom wanted
+
     objects = open_objects(url, options=options)
     manifest = _find(objects, topic, version)
     system, before = file_system(objects)

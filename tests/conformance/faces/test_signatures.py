@@ -79,7 +79,9 @@ MISSING = {
         **dict.fromkeys(["checkpoint", "relocate", "sweep", "scrub", "backup"], OPERATING),
         **dict.fromkeys(["take_deliveries", "sync", "refresh", "lake_objects"], OPERATING),
         **dict.fromkeys(["has_topic", "forked", "questions", "tap_topics", "topic_count"], INSIDE),
-        **dict.fromkeys(["committers", "log_numbers", "newer_topics", "totals"], INSIDE),
+        **dict.fromkeys(
+            ["committers", "log_numbers", "newer_topics", "set_aside", "totals"], INSIDE
+        ),
     },
     Topic: {
         "append_soon": PLACING,
@@ -91,10 +93,13 @@ MISSING = {
     Queue: dict.fromkeys(["maintain", "calling", "due_s", "held", "in_hand"], INSIDE),
     DeadLetters: {"bury": INSIDE, "finish": INSIDE},
     Series: {"maintain": INSIDE, "wait_for_pending": INSIDE},
-    Metrics: {"maintain": INSIDE},
+    Metrics: {"maintain": INSIDE, "accept": INSIDE},
     Table: {"maintain": INSIDE},
-    Views: {"companions": INSIDE},
-    Groups: dict.fromkeys(["close", "find", "look_at"], INSIDE),
+    Views: dict.fromkeys(["check_letters", "companions", "maker", "saved_position"], INSIDE),
+    Groups: {
+        "alter": "makes all members join again: done where the store is",
+        **dict.fromkeys(["close", "find", "look_at"], INSIDE),
+    },
     Group: {
         **dict.fromkeys(["read", "ack", "nack", "extend", "leave"], "its members have these verbs"),
         "close": "ends the group for everybody: delete it",
