@@ -130,6 +130,7 @@ pipeline run import exported --topic copied --create --data data --dry-run
 pipeline run compact --dry-run
 pipeline run scrub
 pipeline run materialize --full
+kv put profiles ada x
 pipeline run rebuild kv profiles
 pipeline run rollup
 
