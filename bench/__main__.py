@@ -21,6 +21,7 @@ from bench import (
     pipelines,
     queues,
     reading,
+    rebuild,
     reservoir,
     routers,
     scaling,
@@ -39,7 +40,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="1 is the whole table")
     groups = ["appending", "reading", "scaling", "lake", "reservoir", "spark", "pipelines"]
     groups += ["kv", "queues", "series", "metrics", "tables", "routers", "serving", "live"]
-    groups += ["materialize"]
+    groups += ["materialize", "rebuild"]
     parser.add_argument(
         "--only",
         type=lambda names: _known(names.split(","), groups),
@@ -97,6 +98,7 @@ def _run(folder: Path, only: list[str] | None, scale: float) -> list[Figure]:
         "spark": lambda: spark.run(folder, scale=scale),
         "pipelines": lambda: pipelines.run(folder, scale=scale),
         "materialize": lambda: materialize.run(folder, scale=scale),
+        "rebuild": lambda: rebuild.run(folder, scale=scale),
         "kv": lambda: kv.run(folder, scale=scale),
         "queues": lambda: queues.run(folder, scale=scale),
         "routers": lambda: routers.run(folder, scale=scale),

@@ -23,6 +23,7 @@ from strandline.spark.rows import frame_of
 from tests.cluster import gates
 from tests.spark.stores import Row, all_rows, rows
 from tests.unit.lake.small_lake import fill, open_small
+from tests.unit.pipelines.lives import KINDS
 
 CONF = {
     "spark.sql.shuffle.partitions": "3",
@@ -96,6 +97,20 @@ def materialize(master: str, store: str, gate: str) -> pipelines.MaterializeSumm
     return pipelines.materialize(store, engine=SparkEngine(spark))
 
 
+def rebuild(master: str, store: str, gate: str) -> dict[str, bool]:
+    """Every view folded anew and put in its place, then compared."""
+    engine = gates.GatedEngine(session(master, **CONF), gate)
+    for kind in KINDS:
+        pipelines.rebuild(store, kind, kind, replace=True, engine=engine, rows_max=100)
+    return {kind: pipelines.rebuild(store, kind, kind, engine=engine).same for kind in KINDS}
+
+
+def rollup(master: str, store: str, gate: str) -> pipelines.RollupSummary:
+    """The rules of all views."""
+    engine = gates.GatedEngine(session(master, **CONF), gate)
+    return pipelines.rollup(store, engine=engine)
+
+
 def own(master: str, store: str, ready: str, stop: str) -> list[Row]:
     """Have a store open, append and relocate, until there is a file; then what the topic holds."""
     del master
@@ -138,7 +153,7 @@ def _source(spark: SparkSession, store: str) -> DataFrame:
 
 def main(job: str, arguments: str, result: str) -> None:
     begun = time.monotonic()
-    jobs: list[Any] = [read, write, follow, compact, materialize, own, meet]
+    jobs: list[Any] = [read, write, follow, compact, materialize, rebuild, rollup, own, meet]
     returned = next(each for each in jobs if each.__name__ == job)(**json.loads(arguments))
     Path(result).write_bytes(pickle.dumps(returned))
     print(f"{job}: {time.monotonic() - begun:.1f} s")
