@@ -415,8 +415,8 @@ class Shelf:
             for space in range(SPACES, self._next_space, SPACES):
                 if space not in used and self._pages(space):
                     self._delete_pages(space)  # of an adoption that a crash has ended
+            # A version that has the pages has this number, too: ``save`` writes the catalogue.
             space, self._next_space = self._next_space, self._next_space + SPACES
-            self._write_catalogue()  # before the pages: whoever finds them finds this
             return space, reservoir
 
     def _take_over(self, view: ViewMaker, adopted: Saved) -> None:
