@@ -90,6 +90,22 @@ def test_the_error_of_a_task_is_what_it_was_there(engine):
         list(engine.run(unlucky, list(range(5))))
 
 
+def test_a_compaction_of_a_table_keeps_every_row(engine, store):
+    table = store.table("pay")
+    table.define({"amount": "u64"})
+    for first in (0, 100, 200):
+        contexts = [f"user-{row % 7}" for row in range(100)]
+        table.store_many(contexts, [b'{"amount":%d}' % (first + row) for row in range(100)])
+        table.flush()
+    before = store.run("QUERY pay").rows()
+
+    summary = compact(store, ["pay:table"], engine=engine)
+
+    assert (summary.engine, summary.files_after, summary.skipped) == (engine.name, 1, [])
+    assert files_in(store, "pay:table") == [(1, 301, 300)]
+    assert store.run("QUERY pay").rows() == before
+
+
 def test_a_compaction_keeps_every_row(engine, store):
     for name in ("orders", "users"):
         topic = fill(store, name, batches=7)

@@ -4,6 +4,7 @@ engine.py        what runs tasks: threads here; ``strandline.spark`` has the oth
 lakes.py         which lake, and which of its topics
 groups.py        which files a compaction merges
 merge.py         one task of a compaction
+table_merge.py   the same for files of an event table
 compact.py       merges small files, drops rows that are gone
 materialize.py   remembered queries brought up to date, or made anew
 keyed.py         the same for key-value topics: superseded versions and forgotten keys go first

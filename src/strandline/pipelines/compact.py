@@ -1,5 +1,7 @@
 """Merges small files of a lake into large ones, without the rows that are gone.
 
+Files of topics, in order of seq, and those of event tables (``NAME:table``), by context and time.
+
     1 take the newest manifest of each topic, choose groups of files (``groups.py``)
     2 tasks write one file for each group, uploaded and read back (``merge.py``)
     3 each that is finished is committed at once: out the old files, in the new one, and what was
@@ -22,12 +24,14 @@ from contextlib import closing
 from functools import partial
 
 import msgspec
+from pyroaring import BitMap64
 
 from strandline.env.clock import Clock, SystemClock
 from strandline.env.disk import OsDisk
 from strandline.env.objects import Objects
 from strandline.errors import Conflict, Invalid
 from strandline.lake import keys
+from strandline.lake.entry import LakeFile
 from strandline.lake.ledger import Ledger
 from strandline.lake.manifest import Manifest
 from strandline.pipelines.engine import Chooser, Embedded, Engine
@@ -37,6 +41,7 @@ from strandline.pipelines.merge import Merged, Merging, merge
 from strandline.settings import LakeSettings
 from strandline.store import Store
 from strandline.topic.progress import Progress
+from strandline.views.table.files.layout import side_key
 
 
 class SkippedGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,12 +199,14 @@ class _Compaction:
             self._skip(group, reason, damaged=lost)
             return
         new, names = merged.file, [file.name() for file in group.files]
-        hidden, at_us = group.hidden(), self._clock.now_us()
+        at_us = self._clock.now_us()
+        # What is hidden in a table its store knows, too, and would tell the manifest again.
+        hidden = BitMap64() if group.is_of_table else group.hidden()
         try:
             ledger.commit(lambda old: old.with_replaced(names, [new], at_us=at_us, purged=hidden))
         except Conflict as error:
             # Refused, so no version that counts lists it, nor will one: its name is its own.
-            self._lake.objects.delete([keys.data_key(group.topic_id, new.name())])
+            self._lake.objects.delete(_objects_of(group, new))
             self._skip(group, f"somebody else was first: {error}")
             return
         self._merged(group, 1, merged.dropped, new.size)
@@ -245,3 +252,9 @@ class _Compaction:
                 damaged=damaged,
             )
         )
+
+
+def _objects_of(group: Group, file: LakeFile) -> list[str]:
+    """A file, and the indexes beside it."""
+    found = [keys.data_key(group.topic_id, file.name())]
+    return [*found, side_key(group.topic_id, file.name())] if group.is_of_table else found

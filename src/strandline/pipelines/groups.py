@@ -9,7 +9,8 @@ group. So whoever compacts a growing topic again and again rewrites a row a few 
 
 A group is whole files with no seq missing between them, and becomes one file that answers for the
 same seqs. What it drops is what the manifest calls gone: below the floor, or deleted. Typed columns
-are those of the newest schema, made anew from the records.
+are those of the newest schema, made anew from the records. Files of event tables are chosen alike,
+and merged in their own order (``table_merge.py``).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pyroaring import BitMap64
 from strandline.lake.entry import LakeFile
 from strandline.lake.manifest import Manifest
 from strandline.schema import NO_SCHEMA, Schema
+from strandline.views.table.files.layout import is_table
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +38,13 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[LakeFile, ...]
     schema: Schema = NO_SCHEMA
     """The typed columns of the new file."""
+    schemas: tuple[Schema, ...] = ()
+    """The versions that files of an event table were written in."""
+
+    @property
+    def is_of_table(self) -> bool:
+        """Whether the files are those of an event table."""
+        return is_table(self.topic_id)
 
     @property
     def first_seq(self) -> int:
@@ -139,4 +148,5 @@ def _group(manifest: Manifest, files: Sequence[LakeFile]) -> Group:
         deleted=deleted,
         files=tuple(files),
         schema=manifest.schema,
+        schemas=manifest.schemas if is_table(manifest.topic_id) else (),
     )

@@ -26,6 +26,7 @@ from strandline.lake.reader import LakeFileReader, ZoneInfo
 from strandline.lake.upload import ScratchSpool, Uploads
 from strandline.pipelines.groups import Group
 from strandline.pipelines.lakes import LakePlace, objects_at
+from strandline.pipelines.table_merge import lost_file, merged_table
 from strandline.settings import MIB
 
 _WHOLE_MAX = 8 * MIB  # files up to this size are fetched in one request
@@ -57,6 +58,8 @@ class Merged(msgspec.Struct, frozen=True, kw_only=True):
 def merge(merging: Merging, group: Group, *, objects: Objects | None = None) -> Merged:
     """Write the file that takes the place of a group. ``objects`` as given, or as named."""
     with objects_at(merging.place, objects) as lake:
+        if group.is_of_table:
+            return _merge_table(lake, merging, group)
         uploads = Uploads(
             lake,
             ScratchSpool(merging.spool),
@@ -85,6 +88,20 @@ def _merge(lake: Objects, uploads: Uploads, group: Group) -> Merged:
         else:
             assert file.rows + reading.dropped == group.rows, "every row was written or is gone"
             return Merged(file=file, dropped=reading.dropped)
+    return Merged(damage=failure)
+
+
+def _merge_table(lake: Objects, merging: Merging, group: Group) -> Merged:
+    failure = ""
+    for _ in range(_UPLOADS_MAX):
+        try:
+            file = merged_table(lake, merging.place.store_id, merging.spool, group)
+        except Corrupt as error:
+            failure = str(error)
+        except NotFound:
+            return Merged(missing=lost_file(lake, group))
+        else:
+            return Merged(file=file, dropped=group.rows - file.rows)
     return Merged(damage=failure)
 
 

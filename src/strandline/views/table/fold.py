@@ -39,6 +39,7 @@ from strandline.views.account import Account
 from strandline.views.table import pages
 from strandline.views.table.condition import Compare, Condition, fields_of
 from strandline.views.table.evaluate import mask
+from strandline.views.table.files.layout import OWN_ID
 from strandline.views.table.files.segments import Segments
 from strandline.views.table.marks import MARK, change_of
 from strandline.views.table.memtable import Chunk, MemTable
@@ -47,8 +48,6 @@ from strandline.views.table.rows import arrow_schema
 from strandline.views.table.snapshot import SEQ, TS
 from strandline.views.view import Rows, World
 
-_OWN_ID = 1 << 63
-"""Ids of tables in the lake have this bit; those of topics never do."""
 _RAM_MIN = 1024 * 1024
 
 
@@ -329,7 +328,7 @@ class TableFold:
 
     def _table_id(self, number: int) -> int:
         seed = msgspec.msgpack.encode((*self._depot.identity, number))
-        return xxh3_64_intdigest(seed) | _OWN_ID
+        return xxh3_64_intdigest(seed) | OWN_ID
 
     def _files(self, number: int) -> Segments:
         depot = self._depot

@@ -57,6 +57,15 @@ class Coding(msgspec.Struct, frozen=True):
     """Text with a dictionary: may be read as one."""
 
 
+OWN_ID = 1 << 63
+"""In the id of every table, and of no topic."""
+
+
+def is_table(topic_id: int) -> bool:
+    """Whether a manifest under this id lists files of a table."""
+    return bool(topic_id & OWN_ID)
+
+
 def side_folder(table_id: int) -> str:
     return f"{keys.topic_folder(table_id)}/zones"
 
