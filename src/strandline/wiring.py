@@ -34,6 +34,7 @@ from strandline.views.views import Topics, Views
 from strandline.wal.files import ShardFiles
 from strandline.wal.reader import Reader
 from strandline.wal.writer import Writer, as_unavailable
+from strandline.wire.learning import learn_at_first
 
 RUNS_TOPIC = "strandline.runs"
 RUNS_KEPT = 10_000
@@ -163,6 +164,7 @@ def make_views(
     trash: set[int],
 ) -> Views:
     """The views of a store; without the lake's door they are read-only."""
+    learn_at_first()  # a store has threads, and so have those who use it
     depot = partial(
         Depot,
         objects=base.objects,

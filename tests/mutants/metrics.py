@@ -25,8 +25,8 @@ METRICS = {
     ),
     "metrics: be further than the windows that were made": Mutant(
         "views.metrics.upkeep:_due",
-        "Progress(rule.into, standing.seq, following)",
-        "Progress(rule.into, standing.seq, following + width)",
+        "Progress(rule.into, standing.seq, due[1])",
+        "Progress(rule.into, standing.seq, due[1] + rule.window_ns)",
         DOWNSAMPLING,
         "test_a_window_is_made_when_it_is_over",
     ),

@@ -49,7 +49,7 @@ PIPELINES = {
     ),
     "leave what a refused merge wrote": Mutant(
         "pipelines.compact:_Compaction._settle",
-        "self._lake.objects.delete([keys.data_key(group.topic_id, new.name())])",
+        "self._lake.objects.delete(_objects_of(group, new))",
         "pass",
         "unit/topic/test_compacted_by_others",
         "test_a_merge_that_meets_a_rewrite_gives_way_and_leaves_nothing",

@@ -125,8 +125,8 @@ SECURITY = {
     ),
     "security: remember a header for ever": Mutant(
         "server.auth:Auth._look",
-        "            self._remembered.clear()\n            self._rights.clear()\n"
-        "            self._ended.clear()\n",
+        "            self._remembered.clear()\n            self._granted.clear()\n"
+        "            self._rights.clear()\n            self._ended.clear()\n",
         "            self._rights.clear()\n",
         AUTH,
         "test_a_revoked_token_is_refused_from_the_next_request_on",

@@ -6,6 +6,8 @@ import ssl
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from strandline.wire.learning import learn
+
 if TYPE_CHECKING:
     from strandline.client.asynchronous.store import AsyncStore
     from strandline.client.blocking.store import RemoteStore
@@ -26,6 +28,7 @@ def connect(
     made: RemoteStore = import_module("strandline.client.blocking.store").RemoteStore(
         url, token=token, verify=verify, settings=settings
     )
+    learn()
     return made
 
 
@@ -40,4 +43,5 @@ def connect_async(
     made: AsyncStore = import_module("strandline.client.asynchronous.store").AsyncStore(
         url, token=token, verify=verify, settings=settings
     )
+    learn()
     return made

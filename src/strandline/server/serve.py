@@ -39,6 +39,7 @@ from strandline.server.parts import Parts
 from strandline.server.proxies import Proxies
 from strandline.server.settings import ServerSettings
 from strandline.store import Store
+from strandline.wire.learning import learn
 
 _LOG = structlog.get_logger("strandline.server")
 _ENDING = (signal.SIGTERM, signal.SIGINT)
@@ -154,6 +155,7 @@ class Serving:
         )
 
     def _wire(self, store: Store) -> Parts:
+        learn()
         settings, clock = self.settings, self._clock
         auth = Auth(store=store, settings=settings, clock=clock)
         bridge = Bridge()

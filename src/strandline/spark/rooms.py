@@ -4,7 +4,8 @@ A room shares the machines of the session it was made from, and has its own temp
 settings: UTC, because the plan of a question counts on it; ANSI, so that what overflows is an
 error. So nothing is changed in the session of the caller, however he has set it. Rooms are made
 once for each session and time zone, and are for many questions at once: views have names that
-nobody else has.
+nobody else has. Spark takes the session that was used last for the active one, and looks data
+sources up there: so a room knows ours, too.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from collections.abc import Iterator
 from weakref import WeakKeyDictionary
 
 from pyspark.sql import DataFrame, SparkSession
+
+from strandline.spark.sessions import register
 
 _SETTINGS = {
     "spark.sql.ansi.enabled": "true",
@@ -34,7 +37,7 @@ def room(spark: SparkSession, timezone: str = "UTC") -> SparkSession:
     with _making:
         made = _rooms.setdefault(spark, {})
         if timezone not in made:
-            session = spark.newSession()
+            session = register(spark.newSession())
             for name, value in {**_SETTINGS, "spark.sql.session.timeZone": timezone}.items():
                 session.conf.set(name, value)
             made[timezone] = session

@@ -5,13 +5,18 @@ They are a third of all code, and most processes never use one: the workers of S
 
 from __future__ import annotations
 
+import functools
 from importlib import import_module
 from typing import Any
 
+from strandline.wire.learning import learn
 
+
+@functools.cache
 def load_kinds() -> dict[str, Any]:
     """The kinds of views by name."""
     found: dict[str, Any] = import_module("strandline.views.kinds").KINDS
+    learn()  # views are used by many threads
     return found
 
 

@@ -47,6 +47,10 @@ _PADS = tuple(bytes(-size % 8) for size in range(8))
 _TEXT_COLUMNS = ((KEY, pa.binary()), (TAG, pa.string()), (NODE, pa.string()), (META, pa.binary()))
 _BYTES_MAX = 2**31 - 1
 
+# With its first array pyarrow looks for pandas, and imports it where it is installed: now, and not
+# in the middle of an append, where that would take its time and may fail.
+pa.array([b""])
+
 
 class Draft:
     """The columns of a block before its place in the log is known. Made outside every lock."""

@@ -9,6 +9,7 @@ import pytest
 
 from strandline import (
     Appended,
+    BatchTooLarge,
     Conflict,
     Invalid,
     Numbered,
@@ -374,7 +375,7 @@ REFUSED = {
     "a number": (Invalid, lambda topic: topic.append(5)),
     "a list of text": (Invalid, lambda topic: topic.append_many(["text"])),
     "one record for many": (Invalid, lambda topic: topic.append_many(b"x")),
-    "no records": (TooLarge, lambda topic: topic.append_many([])),
+    "no records": (BatchTooLarge, lambda topic: topic.append_many([])),
     "unknown option": (Invalid, lambda topic: topic.append(b"x", colour="red")),
     "tag is bytes": (Invalid, lambda topic: topic.append(b"x", tag=b"t")),
     "meta is text": (Invalid, lambda topic: topic.append(b"x", meta="m")),

@@ -6,7 +6,14 @@ import time
 
 import pytest
 
-from strandline import Conflict, Invalid, NotFound, StrandlineError, UnknownTopic
+from strandline import (
+    Conflict,
+    Invalid,
+    NotFound,
+    StrandlineError,
+    UnknownRouter,
+    UnknownTopic,
+)
 from strandline.memory import ShareUse
 from strandline.routers.definition import Router
 from strandline.routers.routers import RouterStatistics
@@ -69,8 +76,8 @@ REFUSED = {
         UnknownTopic,
         lambda store, name: store.routers.put(name, source=name, dest=f"{name}-to"),
     ),
-    "unknown router": (NotFound, lambda store, name: store.routers.get(name)),
-    "impossible router": (NotFound, lambda store, name: store.routers.get("no spaces")),
+    "unknown router": (UnknownRouter, lambda store, name: store.routers.get(name)),
+    "impossible router": (UnknownRouter, lambda store, name: store.routers.get("no spaces")),
     "bad filter": (
         Invalid,
         lambda store, name: store.routers.put(name, source="a", dest="b", filter=["tag"]),
