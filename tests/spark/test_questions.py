@@ -215,3 +215,17 @@ def test_a_question_to_an_older_snapshot_sees_nothing_newer(spark, store):
     found = answering(bound, lambda name: snapshot)
 
     assert max(row["seq"] for row in found) == 30
+
+
+def test_a_question_leaves_the_way_to_our_source_open(spark: SparkSession, store: Store, data_dir):
+    """Spark looks data sources up in the session that was used last, and that is the question's."""
+    with strandline.open(data_dir) as other:
+        other.topic("notes")
+
+    run(spark, store, "QUERY pay COUNT")
+    rows = spark.createDataFrame([("kept",)], "data string")
+    run(spark, store, "QUERY pay COUNT")
+    rows.write.format("strandline").mode("append").option("topic", "notes").save(data_dir)
+
+    with strandline.open(data_dir, readonly=True) as other:
+        assert other.topic("notes").read().data == [b"kept"]

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 _LOOK_S = 0.02
+_LATE_S = 0.25
 _ENDING_S = 60.0  # the end of a job and the results of its tasks come different ways
 
 
@@ -59,6 +60,9 @@ class SparkEngine:
                 for pair in results.value[told:]:
                     told += 1
                     yield pair
+            if job.failure is not None:
+                # Tasks that ended beside the one that failed may be told of a little later.
+                self._clock.wait(threading.Event(), _LATE_S)
             yield from self._rest(results, told, 0 if job.failure else len(tasks))
         finally:
             if not job.ended.is_set():
