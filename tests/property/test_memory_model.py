@@ -125,8 +125,10 @@ def test_many_threads_pass_the_budget_at_most_by_what_they_have_in_flight():
                 continue
             share.charge(size)
             held += size
-            used = sum(budget.use()[name].used for name in NAMES)
-            highest[number] = max(highest[number], used)
+            # Shares are read one after the other: only two looks that agree are one moment.
+            first, second = ([budget.use()[name].used for name in NAMES] for _ in range(2))
+            if first == second:
+                highest[number] = max(highest[number], sum(first))
         share.release(held)
 
     writers = [threading.Thread(target=write, args=(number,)) for number in range(threads)]
@@ -137,5 +139,5 @@ def test_many_threads_pass_the_budget_at_most_by_what_they_have_in_flight():
 
     lent = budget.use()["reserve"]
     kept_within = sum(budget.share(name).limit for name in NAMES[:2]) + lent.limit
-    assert max(highest) <= kept_within + threads * size
+    assert 0 < max(highest) <= kept_within + threads * size
     assert [use.used for use in budget.use().values()] == [0] * 8
