@@ -1,8 +1,9 @@
 """A page from its place, verified.
 
 A page is read where it is nearest: from the cache; without one from the files of a store that is a
-folder of this machine; otherwise by a request for its range. Bytes that fail the page's checksum
-are never given. They are read again, each step further from what may be damaged:
+folder of this machine; otherwise by a request for its range, or for a stretch (``stretches.py``)
+when the reservoir is open for reading only. Bytes that fail the page's checksum are never given.
+They are read again, each step further from what may be damaged:
 
     1. a local copy is given up, and the page read from a new one: a download, in a cache
     2. the range is asked of the object store itself
@@ -31,6 +32,7 @@ from strandline.reservoir.codec import page_checksum
 from strandline.reservoir.files import FileRef
 from strandline.reservoir.pages import Place
 from strandline.reservoir.requests import CountedObjects
+from strandline.reservoir.stretches import Stretches
 
 Wanted = tuple[int, Place, FileRef]
 """A page id, its place, and the file that is there."""
@@ -49,9 +51,12 @@ class Files(Protocol):
 class PageReader:
     """Reads pages. Safe from many threads."""
 
-    def __init__(self, objects: Objects, cache: Cache | None = None) -> None:
+    def __init__(
+        self, objects: Objects, cache: Cache | None = None, *, whole: bool = False
+    ) -> None:
+        """``whole``: most of it is going to be read, and pages are worth a stretch of a file."""
         self._objects = objects
-        self._files: Files = _files_of(objects) if cache is None else cache
+        self._files: Files = _files_of(objects, whole=whole) if cache is None else cache
         self._open_file = self._files.open  # on the way of every read
 
     def read(self, page_id: int, place: Place, file: FileRef) -> bytes:
@@ -187,10 +192,10 @@ class _FolderFiles:
         self._open_files.close()
 
 
-def _files_of(objects: Objects) -> Files:
+def _files_of(objects: Objects, *, whole: bool) -> Files:
     if isinstance(objects, FolderObjects | CountedObjects) and objects.real_folder is not None:
         return _FolderFiles(objects.real_folder)
-    return _RemoteFiles(objects)
+    return Stretches(objects) if whole else _RemoteFiles(objects)
 
 
 def _pread(opened: ReadFile, place: Place) -> bytes:

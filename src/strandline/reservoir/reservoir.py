@@ -99,7 +99,7 @@ class Reservoir:
         )
         self._state, self._checkpointer, found = opened
         self._cache = self._open_cache(cache_folder)
-        self._reader = PageReader(objects, self._cache)
+        self._reader = PageReader(objects, self._cache, whole=readonly)
         self._uploads = Uploads(
             self._store,
             waiting_max=self._settings.uploads_waiting_max,

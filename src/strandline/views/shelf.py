@@ -335,13 +335,15 @@ class Shelf:
 
     def _reservoir_at(self, place: str, settings: ReservoirSettings) -> Reservoir:
         in_memory = place == "memory://"
+        # The cache is its writer's alone: who only reads would keep the writer out, or be kept out.
+        cached = bool(self._settings.url) and not self._readonly
         objects = open_objects(place, settings=settings.objects, disk=self._disk)
         try:
             return Reservoir(
                 objects,
                 settings=settings,
                 readonly=self._readonly and not in_memory,
-                cache_folder=f"{self._folder}-cache" if self._settings.url else None,
+                cache_folder=f"{self._folder}-cache" if cached else None,
                 disk=self._disk,
                 clock=self._clock,
             )

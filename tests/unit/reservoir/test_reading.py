@@ -13,7 +13,7 @@ import pytest
 from strandline.env.disk import OsDisk
 from strandline.env.folder import FolderObjects
 from strandline.errors import Corrupt, NotFound, Unreachable
-from strandline.reservoir import codec
+from strandline.reservoir import codec, stretches
 from strandline.reservoir.cache.cache import Cache
 from strandline.reservoir.cache.open_files import DESCRIPTORS_MAX
 from strandline.reservoir.reading import PageReader
@@ -297,3 +297,39 @@ def test_a_page_without_bytes_is_read():
 
         for reader in (PageReader(objects), PageReader(objects, cache)):
             assert reader.read(page_id, empty, ref) == b""
+
+
+def test_whoever_only_reads_fetches_stretches_and_not_pages(world: World):
+    files = [world.stored(number) for number in (1, 2)]
+    reader = PageReader(world.objects, whole=True)
+
+    pages = [reader.read(*file.page(number)) for file in files for number in range(10)]
+
+    assert b"".join(pages) == b"".join(file.data for file in files)
+    assert world.gets == 2
+
+
+def test_pages_across_stretches_come_whole(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(stretches, "STRETCH_BYTES", PAGE_SIZE - 7)
+    monkeypatch.setattr(stretches, "STRETCHES_MAX", 3)
+    file = world.stored(1)
+    reader = PageReader(world.objects, whole=True)
+
+    forward = [reader.read(*file.page(number)) for number in range(10)]
+    backward = [reader.read(*file.page(number)) for number in reversed(range(10))]
+
+    assert b"".join(forward) == file.data
+    assert backward == forward[::-1]
+
+
+def test_a_stretch_that_came_damaged_is_fetched_again(world: World):
+    file = world.stored(1)
+    reader = PageReader(world.objects, whole=True)
+    good = world.objects.snapshot()[file.key].data
+    damage_object(world.objects, file, 5)
+    with pytest.raises(Corrupt, match="page"):
+        reader.read(*file.page(0))
+    world.objects.delete([file.key])
+    world.objects.create(file.key, good)
+
+    assert reader.read(*file.page(0)) == file.content(0)

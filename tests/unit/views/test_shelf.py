@@ -310,6 +310,35 @@ def test_views_may_be_saved_somewhere_else():
     assert not world.disk.exists(f"{PATH}/views")
 
 
+def test_views_that_are_saved_somewhere_else_are_read_beside_their_writer():
+    world = World(views=ViewSettings(url="/elsewhere"))
+    tally(world.store).add(b"a")
+    world.store.checkpoint()
+    tally(world.store).add(b"a")
+
+    reader = world.open(readonly=True)
+    beside = tally(reader)
+    found, read_again = beside.count(b"a"), folded_since_opening(beside)
+    tally(world.store).add(b"b")
+    world.store.checkpoint()
+    reader.close()
+
+    assert (found, read_again) == (2, 1), "what was saved, and the record behind it"
+
+
+def test_a_reader_does_not_keep_a_writer_from_views_somewhere_else():
+    world = World(views=ViewSettings(url="/elsewhere"))
+    tally(world.store).add(b"a")
+    world.store.close()
+    reader = world.open(readonly=True)
+    tally(reader)
+
+    view = tally(world.open())
+
+    assert view.count(b"a") == 1
+    reader.close()
+
+
 def test_the_job_saves_when_enough_was_folded_in_or_long_ago():
     world = World(views=ViewSettings(checkpoint_records=3, checkpoint_interval_s=60))
     view = tally(world.store)
