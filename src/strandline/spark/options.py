@@ -8,6 +8,7 @@
 | `measurement` | of `view=metrics`: one of them, a column for each tag and field |
 | `topic` | a name, names with commas between them, or patterns with `*` |
 | `lake` | where the lake is, when it is not in the store's folder |
+| `reservoir` | where views are saved, when it is not in the store's folder (`views.url`) |
 | `columns` | names with commas between them; all when absent |
 | `from`, `to` | the first record, and the first one not: a seq, or a time in ISO format |
 | `as_of` | only what was there at a position (as ``position`` tells it) or a time |
@@ -52,7 +53,7 @@ TOKEN_VARIABLE = "STRANDLINE_TOKEN"  # noqa: S105 - the name of a variable
 _NAMES = {
     name.lower(): name
     for name in (
-        *("store", "path", "topic", "lake", "columns", "from", "to", "as_of"),
+        *("store", "path", "topic", "lake", "reservoir", "columns", "from", "to", "as_of"),
         *("view", "measurement", "url", "token", "maxRecordsPerTrigger", "onLoss", "pinned"),
     )
 }
@@ -91,6 +92,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     many: bool
     """Whether the read is of several topics, and so has a column for their names."""
     lake: str = ""
+    reservoir: str = ""
     columns: tuple[str, ...]
     """Of records; for a view those that were asked for, none for all."""
     begin: str = ""
@@ -182,8 +184,8 @@ def parse(given: Mapping[str, str]) -> ReadOptions:
     told = _told(given, _NAMES)
     url = told.get("url", "")
     store = "" if url else _store(told, 'load("/folder")')
-    if url and (told.get("store") or told.get("path") or told.get("lake")):
-        raise Invalid("url names a server: leave out store and lake")
+    if url and any(told.get(name) for name in ("store", "path", "lake", "reservoir")):
+        raise Invalid("url names a server: leave out store, lake and reservoir")
     if "://" in store and told.get("lake"):
         raise Invalid(f"{_shown(store)} is the lake already: leave lake out, or name the folder")
     view = _view(told, VIEWS)
@@ -212,6 +214,7 @@ def parse(given: Mapping[str, str]) -> ReadOptions:
         topics=topics,
         many=many,
         lake=told.get("lake", ""),
+        reservoir=told.get("reservoir", "").rstrip("/"),
         columns=named,
         begin=told.get("from", ""),
         end=told.get("to", ""),

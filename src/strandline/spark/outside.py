@@ -1,20 +1,22 @@
 """A lake by itself: topics as their newest manifests have them, without the store's folder.
 
 Nothing but the object store is asked. Records that have not moved to the lake yet are not there;
-a stream gets them when they have. What the manifest says is below the floor is gone, and nobody
+a stream gets them when they have. Nor is the state of views, but for whoever names the reservoir
+that it is saved in (``saved.py``). What the manifest says is below the floor is gone, and nobody
 here knows whether somebody asked for that: a stream that had not read it is told of a loss.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
 from pyroaring import BitMap64
 
 from strandline.env.object_store import open_objects
-from strandline.errors import Corrupt, UnknownTopic
+from strandline.errors import Corrupt, Invalid, UnknownTopic
 from strandline.lake.cold import Cold
 from strandline.lake.columns import TABLE_ID_FIRST
 from strandline.lake.manifest import Manifest
@@ -23,9 +25,12 @@ from strandline.pipelines.conditions import Condition
 from strandline.pipelines.lakes import OpenLake
 from strandline.pipelines.parts import lake_file
 from strandline.pipelines.positions import Position
+from strandline.spark import saved
 from strandline.spark.tasks import AnyPart
 from strandline.topic.snapshot import Snapshot
 from strandline.view_config import ViewConfigs
+from strandline.views.host import Host
+from strandline.views.saved import SavedViews
 
 _FLOOR = "floor"
 
@@ -33,9 +38,13 @@ _FLOOR = "floor"
 class LakePlace:
     """A lake in an object store. Owned by one thread."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, reservoir: str = "") -> None:
         self.url = url.rstrip("/")
+        self.reservoir = reservoir
+        """Where views are saved; empty when nobody has said so."""
         self.lake = OpenLake(open_objects(self.url), ours=True)
+        self._saved: SavedViews | None = None
+        self._hosts: dict[tuple[str, str], Host[Any]] = {}
 
     def __enter__(self) -> LakePlace:
         return self
@@ -44,10 +53,15 @@ class LakePlace:
         self.close()
 
     def close(self) -> None:
+        self.refresh()
         self.lake.close()
 
     def refresh(self) -> None:
-        """Manifests are read whenever a position is pinned."""
+        """Manifests are read whenever a position is pinned; views are opened again."""
+        self._hosts.clear()
+        if self._saved is not None:
+            self._saved.close()
+            self._saved = None
 
     def pin(self, topics: Sequence[str], *, strict: bool = True) -> Position:
         found: dict[str, Manifest] = {}
@@ -100,6 +114,23 @@ class LakePlace:
 
     def views(self, topic: str) -> ViewConfigs | None:
         return None
+
+    def host(self, view: str, topic: str) -> Host[Any]:
+        """A view as it was saved; ``Invalid`` when nobody has said where."""
+        if not self.reservoir:
+            raise Invalid(
+                f"a lake by itself does not have the state of a {view} view: name the place where "
+                "views are saved (reservoir), the folder of the store or a server (url), or read "
+                "view=kv_history, or view=log"
+            )
+        host = self._hosts.get((view, topic))
+        if host is None:
+            position = self.pin([topic], strict=False)  # before the views are opened
+            if self._saved is None:
+                self._saved = SavedViews(self.reservoir, self.lake.store_id.hex())
+            moved = position if position.topics else None
+            host = self._hosts[view, topic] = saved.host_of(self._saved, view, topic, moved)
+        return host
 
     def _position(self, snapshot: Snapshot) -> Position:
         return Position(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Protocol
+from typing import Any, Protocol
 
 from strandline.pipelines import cuts
 from strandline.pipelines.conditions import Condition
@@ -22,6 +22,7 @@ from strandline.spark.tasks import AnyPart
 from strandline.store import Store
 from strandline.topic.snapshot import Snapshot
 from strandline.view_config import ViewConfigs
+from strandline.views.host import Host
 
 
 class Place(Protocol):
@@ -64,8 +65,10 @@ class Place(Protocol):
 class StorePlace:
     """The folder of a store. Owned by one thread."""
 
-    def __init__(self, path: str, lake: str) -> None:
-        self.store: Store = open_readonly(path, lake)
+    def __init__(self, path: str, lake: str, reservoir: str = "") -> None:
+        self.store: Store = open_readonly(path, lake, reservoir)
+        self.reservoir = reservoir
+        """Where its views are saved, when that is not in the folder."""
         self.lake = lake or f"{self.store.path}/lake"
         """Where its lake is."""
         self._lake = lake
@@ -105,6 +108,11 @@ class StorePlace:
     def views(self, topic: str) -> ViewConfigs | None:
         return self.store.existing_topic(topic).config.views
 
+    def host(self, view: str, topic: str) -> Host[Any]:
+        """A view of the store."""
+        self.store.views.open(view, topic, {})
+        return self.store.views.shelf.host(view, self.store.existing_topic(topic))
+
 
 def open_place(options: ReadOptions) -> Place:
     """The place that the options of a read name."""
@@ -113,7 +121,7 @@ def open_place(options: ReadOptions) -> Place:
         served = import_module("strandline.spark.served")
         made = served.ServedPlace(options.url, options.token)
     elif options.is_remote:
-        made = import_module("strandline.spark.outside").LakePlace(options.store)
+        made = import_module("strandline.spark.outside").LakePlace(options.store, options.reservoir)
     else:
-        made = StorePlace(options.store, options.lake)
+        made = StorePlace(options.store, options.lake, options.reservoir)
     return made

@@ -1,9 +1,10 @@
 """What a view has at a position, for a batch read: keys of a map, points of a series, jobs, points.
 
-The driver opens the store read-only and folds the view up to the position. What it has travels with
-the tasks, if it is not large. Beyond that executors read a map or a series themselves, each a range
-of keys or some sources, as of the same position. Jobs and points of metrics know only the present,
-so they travel in any case, and there is a limit.
+The driver opens the store read-only and folds the view up to the position; without its folder, it
+reads what was saved of the view (``saved.py``). What it has travels with the tasks, if it is not
+large. Beyond that executors read a map or a series themselves, each a range of keys or some
+sources, as of the same position. Jobs and points of metrics know only the present, so they travel
+in any case, and there is a limit.
 """
 
 from __future__ import annotations
@@ -14,9 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.errors import TooLarge
+from strandline.errors import Corrupt, TooLarge
 from strandline.pipelines.parts import carried
-from strandline.pipelines.positions import open_readonly
 from strandline.query.sql import positions
 from strandline.query.sql.filters import Comparison, Where
 from strandline.query.sql.maps import MapRows, MapSource
@@ -27,6 +27,10 @@ from strandline.query.sql.relation import Relation, Source
 from strandline.spark.kinds.changes import VERSIONS
 from strandline.spark.kinds.points import AT, POINTS, TICK
 from strandline.spark.kinds.shape import selected
+from strandline.spark.options import ReadOptions
+from strandline.spark.outside import LakePlace
+from strandline.spark.places import StorePlace
+from strandline.spark.saved import refuse_past
 from strandline.spark.tasks import AnyPart, StatePart
 from strandline.store import Store
 from strandline.views.host import Host
@@ -39,6 +43,7 @@ COPIED_BYTES_MAX = 512 * 1024 * 1024
 _PART_BYTES = 4 * 1024 * 1024
 _SLICE_ROWS = 200_000
 _SLICE_SOURCES = 64
+_TRIES = 3
 
 
 def host_of(store: Store, view: str, topic: str) -> Host[Any]:
@@ -47,31 +52,43 @@ def host_of(store: Store, view: str, topic: str) -> Host[Any]:
     return store.views.shelf.host(view, store.existing_topic(topic))
 
 
-def source_of(store: Store, view: str, topic: str, measurement: str) -> Source:
+def source_of(place: StorePlace | LakePlace, view: str, topic: str, measurement: str) -> Source:
     """What SQL would ask."""
-    host = host_of(store, view, topic)
+    host = place.host(view, topic)
     if view == "kv":
         return MapSource(host)
     if view == "series":
         return SeriesSource(host)
     if view == "queue":
-        return QueueSource(host)
+        return QueueSource(host, apart=isinstance(place, LakePlace))
     return MetricsSource(host, measurement or None, copied=True)
 
 
 def parts_of(
-    store: Store, lake: str, view: str, topic: str, measurement: str, as_of: str, schema: pa.Schema
+    place: StorePlace | LakePlace, options: ReadOptions, schema: pa.Schema
 ) -> list[AnyPart]:
     """A view at a position, as parts whose rows have these columns."""
-    source = source_of(store, view, topic, measurement)
-    (relation,) = pinned(store, source, as_of)
+    for left in reversed(range(_TRIES)):
+        try:
+            return _parts(place, options, schema)
+        except Corrupt:
+            if not left or isinstance(place, StorePlace):
+                raise
+            place.refresh()  # the writer may have saved anew, and swept what was being read
+    raise AssertionError
+
+
+def _parts(place: StorePlace | LakePlace, options: ReadOptions, schema: pa.Schema) -> list[AnyPart]:
+    view, (topic,) = options.view, options.topics
+    source = source_of(place, view, topic, options.measurement)
+    relation = pinned(place, source, options.as_of)
     found: list[pa.RecordBatch] = []
     size = 0
     for batch in relation.batches(*_asked(relation, schema), None):
         found.append(shaped(batch, schema))
         size += found[-1].nbytes
         if size > CARRIED_BYTES_MAX and isinstance(relation, MapRows | SeriesRows):
-            return _slices(store, lake, view, topic, relation)
+            return _slices(place, options, relation)
         if size > COPIED_BYTES_MAX:
             raise TooLarge(
                 f"{view} {topic!r} has more than {COPIED_BYTES_MAX >> 20} MiB, and can only be "
@@ -80,9 +97,14 @@ def parts_of(
     return carried_parts(found, schema)
 
 
-def pinned(store: Store, source: Source, as_of: str) -> list[Relation]:
+def pinned(place: StorePlace | LakePlace, source: Source, as_of: str) -> Relation:
     """A relation at a position, or now."""
-    return positions.pin(store, [source], as_of or None)
+    if isinstance(place, StorePlace):
+        (relation,) = positions.pin(place.store, [source], as_of or None)
+        return relation
+    refuse_past(as_of)
+    topics = {topic.name: topic for topic in source.topics}
+    return source.at(positions.now(topics, source.held))
 
 
 def carried_parts(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> list[AnyPart]:
@@ -114,8 +136,8 @@ def read(part: StatePart, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows of a part, on an executor, with these columns."""
     whole = VERSIONS if part.view == "kv" else POINTS
     schema = pa.schema([whole.field(name) for name in names])
-    with open_readonly(part.store, part.lake) as store:
-        host = host_of(store, part.view, part.topic)
+    with _place_of(part) as place:
+        host = place.host(part.view, part.topic)
         relation: MapRows | SeriesRows
         if part.view == "kv":
             relation = MapRows(host, part.head_seq, part.moment_us)
@@ -127,6 +149,12 @@ def read(part: StatePart, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
                 yield shaped(kept, schema)
 
 
+def _place_of(part: StatePart) -> StorePlace | LakePlace:
+    if "://" in part.store:
+        return LakePlace(part.store, part.reservoir)
+    return StorePlace(part.store, part.lake, part.reservoir)
+
+
 def _asked(relation: Relation, schema: pa.Schema) -> tuple[list[str]]:
     there = relation.schema.names
     named = [TICK if name == AT and TICK in there else name for name in schema.names]
@@ -134,14 +162,15 @@ def _asked(relation: Relation, schema: pa.Schema) -> tuple[list[str]]:
 
 
 def _slices(
-    store: Store, lake: str, view: str, topic: str, relation: MapRows | SeriesRows
+    place: StorePlace | LakePlace, options: ReadOptions, relation: MapRows | SeriesRows
 ) -> list[AnyPart]:
+    (topic,) = options.topics
     if isinstance(relation, MapRows):
         edges = list(_edges(relation))
         ranges = list(zip([None, *edges], [*edges, None], strict=True))
         names: list[tuple[bytes, ...]] = [()] * len(ranges)
     else:
-        with host_of(store, view, topic).reading() as fold:
+        with place.host(options.view, topic).reading() as fold:
             sources = fold.names(AT_MIN, AT_MAX)
         step = max(1, -(-len(sources) // _SLICE_SOURCES))
         names = [tuple(sources[at : at + step]) for at in range(0, len(sources), step)]
@@ -149,9 +178,10 @@ def _slices(
     moment_us = relation.moment_us if isinstance(relation, MapRows) else None
     return [
         StatePart(
-            store=store.path,
-            lake=lake,
-            view=view,
+            store=options.store,
+            lake=options.lake,
+            reservoir=options.reservoir,
+            view=options.view,
             topic=topic,
             head_seq=relation.head_seq,
             moment_us=moment_us,

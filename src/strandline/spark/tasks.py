@@ -39,7 +39,9 @@ class StatePart(msgspec.Struct, frozen=True, kw_only=True):
     """A piece of what a view has at a position: an executor folds the view, and reads that."""
 
     store: str
+    """The folder of its store, or the url of the lake when the view is in a reservoir alone."""
     lake: str
+    reservoir: str
     view: str
     topic: str
     head_seq: int

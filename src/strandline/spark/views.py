@@ -10,7 +10,8 @@
     metrics       points that count                        points as they are written
 
 A lake by itself has files of tables and records; for maps, series, queues and metrics in batch the
-state is needed, which is the store's. A server is asked for it with SQL, at one moment.
+state is needed: that of the store, or what it has saved in a reservoir. A server is asked for it
+with SQL, at one moment.
 """
 
 from __future__ import annotations
@@ -97,11 +98,6 @@ def batch_parts(options: ReadOptions, schema: pa.Schema) -> tuple[list[AnyPart],
             parts = _logged(place, options, name)
             return parts, shape_of(options, configs, None, (), node)
         refuse_bounds(options)
-        if isinstance(place, LakePlace) and options.view != "table":
-            raise Invalid(
-                f"a lake by itself does not have the state of a {options.view} view: name the "
-                "folder of the store or a server (url), or read view=kv_history, or view=log"
-            )
         if isinstance(place, StorePlace | LakePlace):
             return _of_state(place, options, schema), None
         return states.carried_parts(_asked(place, options, schema), schema), None
@@ -141,8 +137,7 @@ def shape_of(
 def table_schema(place: Place, topic: str) -> Schema:
     """The newest version of a table's schema."""
     if isinstance(place, StorePlace):
-        host = states.host_of(place.store, "table", topic)
-        with host.reading() as fold:
+        with place.host("table", topic).reading() as fold:
             found: Schema = fold.schema
     elif isinstance(place, LakePlace):
         found = events.table_of(place, topic).schema
@@ -173,21 +168,18 @@ def _whole(place: Place, options: ReadOptions) -> pa.Schema:
 
 def _measurement(place: Place, options: ReadOptions) -> pa.Schema:
     (topic,) = options.topics
-    if isinstance(place, LakePlace):
-        raise Invalid("a lake by itself does not know measurements: name the folder of the store")
-    if not isinstance(place, StorePlace):
+    if not isinstance(place, StorePlace | LakePlace):
         remote: Any = place
         return spark_form(remote.ask(options, limit=0).schema)
-    with states.host_of(place.store, "metrics", topic).reading() as fold:
+    with place.host("metrics", topic).reading() as fold:
         known = [each.name for each in fold.catalogue.sorted() if each.fields]
     if options.measurement not in known:
         listed = ", ".join(known[:5]) or "none"
         raise NotFound(
             f"metrics {topic!r} have no measurement {options.measurement!r}: there are {listed}"
         )
-    source = states.source_of(place.store, "metrics", topic, options.measurement)
-    (relation,) = states.pinned(place.store, source, "")
-    return spark_form(relation.schema)
+    source = states.source_of(place, "metrics", topic, options.measurement)
+    return spark_form(states.pinned(place, source, "").schema)
 
 
 def _logged(place: Place, options: ReadOptions, name: str) -> list[AnyPart]:
@@ -196,22 +188,14 @@ def _logged(place: Place, options: ReadOptions, name: str) -> list[AnyPart]:
     return plans.batch_parts(place, position, options, options.conditions(), names=RECORD)
 
 
-def _of_state(place: Place, options: ReadOptions, schema: pa.Schema) -> list[AnyPart]:
-    (topic,) = options.topics
+def _of_state(
+    place: StorePlace | LakePlace, options: ReadOptions, schema: pa.Schema
+) -> list[AnyPart]:
     if options.view == "table":
-        state = events.table_of(place, topic, options.as_of)
+        state = events.table_of(place, options.topics[0], options.as_of)
         rest = [states.shaped(batch, schema) for table in state.memory for batch in _one(table)]
         return [*events.parts_of(state), *states.carried_parts(rest, schema)]
-    assert isinstance(place, StorePlace)
-    return states.parts_of(
-        place.store,
-        options.lake,
-        options.view,
-        topic,
-        options.measurement,
-        options.as_of,
-        schema,
-    )
+    return states.parts_of(place, options, schema)
 
 
 def _one(table: pa.Table) -> list[pa.RecordBatch]:

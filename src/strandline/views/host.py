@@ -54,6 +54,9 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True):
     topics: list[tuple[int, int]]
     """Identity of its topics: id, and when this life of it began."""
     applied: list[int]
+    name: str = ""
+    """Of its first topic, for those who have nothing but this; empty when it was saved before names
+    were."""
     gaps: bytes = b""
     """The gaps below that: a repair may give up what a fold has seen."""
     state: bytes = b""
@@ -209,6 +212,7 @@ class Host(Generic[F]):
                 raise
             self.saved = msgspec.structs.replace(
                 self.saved,
+                name=self.name,
                 applied=list(self.applied),
                 gaps=gaps_of(self.topics, self.applied),
                 state=state,

@@ -3,7 +3,7 @@
 They share one reservoir, in the folder ``views`` of the store or under ``views.url``. It is opened
 when the first view is asked for. Pages:
 
-    1                        the catalogue: every view with its space and position
+    1                        the catalogue: every view with its space and position (catalogue.py)
     space << 32 | n          pages of a view, which has the spaces from its own on (views/view.py)
 
 A save hands over the changed pages of each view, one view after the other, then the catalogue, and
@@ -41,21 +41,13 @@ from strandline.reservoir.map.spill import Spill
 from strandline.reservoir.reservoir import Reservoir
 from strandline.settings import MIB, ReservoirSettings, ViewSettings
 from strandline.topic.topic import Topic
+from strandline.views import catalogue
+from strandline.views.catalogue import Catalogue
 from strandline.views.host import Host, Saved, fits, strangers_of
 from strandline.views.view import SPACES, Depot, Fold, World
 
-_CATALOGUE = 1
-
 Pages = tuple[Sequence[int], Sequence[bytes]]
 """Some pages: their numbers, and their bytes."""
-
-
-class _Catalogue(msgspec.Struct, frozen=True, kw_only=True):
-    """Page 1: whose views these are, and where each is."""
-
-    store_id: str
-    next_space: int
-    views: dict[str, Saved]
 
 
 class Facade(Protocol):
@@ -94,8 +86,7 @@ class ViewMaker(NamedTuple):
 
 
 def key_of(kind: str, topic: Topic) -> str:
-    """What a view is called in the catalogue."""
-    return f"{kind}-{topic.identity[0]}"
+    return catalogue.key_of(kind, topic.identity[0])
 
 
 class Shelf:
@@ -198,7 +189,8 @@ class Shelf:
                     session.write_many([page_id + (space << 32) for page_id in page_ids], data)
                 session.commit()
             with self._saving:
-                self._take_over(view, msgspec.structs.replace(found, space=space))
+                name = view.topics[0].name
+                self._take_over(view, msgspec.structs.replace(found, space=space, name=name))
                 self.save()
 
     def save(self) -> None:
@@ -352,15 +344,10 @@ class Shelf:
             raise
 
     def _read_catalogue(self, reservoir: Reservoir) -> None:
-        page = reservoir.read(_CATALOGUE)
-        if page is None:
+        place = self._settings.url or self._folder
+        found = catalogue.read(reservoir, self._store_id, place)
+        if found is None:
             return
-        found = msgspec.msgpack.decode(page, type=_Catalogue)
-        if found.store_id != self._store_id:
-            raise Conflict(
-                f"the views in {self._settings.url or self._folder} are of store "
-                f"{found.store_id}, not of {self._store_id}: name another place in views.url"
-            )
         self._next_space = found.next_space
         recovered = reservoir.recovered
         if recovered.passed_over and not self._readonly:
@@ -374,12 +361,10 @@ class Shelf:
 
     def _write_catalogue(self) -> None:
         assert self._reservoir is not None
-        catalogue = _Catalogue(
-            store_id=self._store_id, next_space=self._next_space, views=self._saved
+        catalogue.write(
+            self._reservoir,
+            Catalogue(store_id=self._store_id, next_space=self._next_space, views=self._saved),
         )
-        with self._reservoir.session() as session:
-            session.write(_CATALOGUE, msgspec.msgpack.encode(catalogue))
-            session.commit()
 
     def forget_dropped(self) -> None:
         """End views whose topic was deleted."""

@@ -52,8 +52,10 @@ RECORDED = [
 class QueueSource:
     """A queue."""
 
-    def __init__(self, host: Host[QueueFold]) -> None:
+    def __init__(self, host: Host[QueueFold], *, apart: bool = False) -> None:
+        """``apart``: some records are where nobody looks; their jobs are shown all the same."""
         self._host = host
+        self._apart = apart
         self.topics = host.topics
         self.held = (host,)
 
@@ -62,7 +64,8 @@ class QueueSource:
         fold.look(clock.monotonic(), clock.now_us())
         parts = [_known(fold, chunk) for _, chunk in sorted(fold.jobs.board.chunks.items())]
         shape = pa.schema(_KNOWN)
-        return QueueRows(self._host, pa.Table.from_batches(parts, shape).combine_chunks())
+        known = pa.Table.from_batches(parts, shape).combine_chunks()
+        return QueueRows(self._host, known, apart=self._apart)
 
 
 class QueueRows:
@@ -70,9 +73,10 @@ class QueueRows:
 
     schema = pa.schema([*_KNOWN, *RECORDED])
 
-    def __init__(self, host: Host[QueueFold], known: pa.Table) -> None:
+    def __init__(self, host: Host[QueueFold], known: pa.Table, *, apart: bool = False) -> None:
         self._host = host
         self._known = known
+        self._apart = apart
 
     def batches(self, columns: Sequence[str], where: Where | None) -> Iterator[pa.RecordBatch]:
         seqs = bounds(where, "seq")
@@ -93,7 +97,10 @@ class QueueRows:
         found = page.arrow().combine_chunks()
         here = np.isin(batch["seq"].to_numpy(), found["seq"].to_numpy())
         if not here.all():
-            batch = batch.filter(pa.array(here))
+            if self._apart:
+                found = found.take(pa.array(here.cumsum() - 1, mask=~here))
+            else:
+                batch = batch.filter(pa.array(here))
         return _joined(batch, found)
 
 
