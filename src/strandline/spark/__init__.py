@@ -6,6 +6,7 @@ filters.py      conditions as Spark says them
 schema.py       the columns of a record as Spark knows them
 plans.py        what a query will read; ``strandline.pipelines`` cuts it into parts and reads them
 places.py       a store's folder; outside.py a lake alone; served.py a server over HTTP
+saved.py        views out of their reservoir, without the folder
 tasks.py        what a task reads; reading.py reads it
 source.py       spark.read.format("strandline"), and readStream
 readers.py      batch

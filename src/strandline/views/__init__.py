@@ -3,6 +3,7 @@
     view.py       what a fold is: rows in, pages out
     host.py       one fold beside its topics: catching up, deciding, appending
     shelf.py      all views of a store: loaded, saved together, folded again
+    catalogue.py  which views are saved, and where; saved.py reads them without their store
     views.py      views by name, with their topics and options; kinds.py: which kinds there are
     kv/           a key-value map with history
     queue/        a work queue with leases
