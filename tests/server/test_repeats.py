@@ -3,15 +3,17 @@ changed since the first one like it is asked each time; bodies that only look pl
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strandline.errors import StrandlineError
 from strandline.server import asked, repeats
 from strandline.server.settings import RequestLimits, ServerSettings
 from strandline.settings import LimitSettings, Settings
+from strandline.wire.records import data_of
 from tests.server.running import Answered, Raw, Running, running
 
 SETTINGS = ServerSettings(
@@ -55,9 +57,43 @@ def test_what_is_taken_without_decoding_is_what_decoding_finds(data):
     found = repeats.lone_data(lone(data), 8)
 
     if found is not None:
-        request = asked.decoded(lone(data))
-        assert len(request.records) == 1
-        assert asked.plain_data(request, 8) == found
+        assert asked.plain_batch(lone(data), 8) == [found]
+
+
+RECORDS = [
+    *(
+        b'{"data":1}',
+        b'{"data" : "\xc3\xa9"}',
+        b'{"data":null,"tag":null}',
+        b'{"data_base64":"AA=="}',
+    ),
+    *(b'{"data":1,"data":2}', b"{}", b"3", b'{"data":[[[[[[[[[]]]]]]]]]}', b'{"data":"\xff"}'),
+    *(b'{"data":"[[[[[[[[[["}', b'{"data":%b}' % (b"7" * 1001), b'{"data":"%b"}' % (b"7" * 1001)),
+]
+
+
+@given(st.lists(st.sampled_from(RECORDS), max_size=4), st.sampled_from([b"", b',"node":"n"']))
+def test_what_is_taken_as_plain_records_is_what_the_whole_decoder_finds(records, more):
+    body = b'{"records":[%b]%b}' % (b",".join(records), more)
+
+    found = _told(lambda: asked.plain_batch(body, 8))
+
+    if found is not None:
+        assert found == _told(lambda: [data_of(each, 8) for each in asked.decoded(body).records])
+
+
+@pytest.mark.parametrize("count", [1, 2, 100])
+def test_records_with_nothing_but_data_are_taken_as_they_are(count):
+    body = b'{"records":[%b]}' % b",".join([b'{"data": {"n": 1}}'] * count)
+
+    assert asked.plain_batch(body, 8) == [b'{"n": 1}'] * count
+
+
+def _told(find: Callable[[], list[bytes] | None]) -> list[bytes] | str | None:
+    try:
+        return find()
+    except StrandlineError as error:
+        return str(error)
 
 
 @pytest.mark.parametrize(

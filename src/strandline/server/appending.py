@@ -24,7 +24,7 @@ from strandline.server.asked import (
     asked_of,
     asked_of_json,
     decoded,
-    plain_data,
+    plain_batch,
 )
 from strandline.server.handles import fresh_topic_of, topic_of
 from strandline.server.parts import Parts
@@ -165,12 +165,10 @@ def _place(
         topic = fresh_topic_of(parts, name)
     try:
         if media_type == JSON and said is NOTHING_SAID:
-            request = decoded(body)
-            if len(request.records) == 1 and key is None:
-                data = plain_data(request, parts.settings.limits.json_depth_max)
-                if data is not None:
-                    return _place_plain(parts, topic, data, began)
-            asked = asked_of_json(request, key, said, len(body))
+            data = plain_batch(body, parts.settings.limits.json_depth_max) if key is None else None
+            if data:
+                return _place_plain(parts, topic, data, len(body), began)
+            asked = asked_of_json(decoded(body), key, said, len(body))
         else:
             asked = asked_of(body, media_type, key, said)
         _check_bypass(parts, who, name, asked)
@@ -221,32 +219,26 @@ def full(topic: Topic, error: TopicFull) -> Refused:
     )
 
 
-def _place_plain(parts: Parts, topic: Topic, data: bytes, began: float) -> Placed:
-    making.check_open(topic)
-    parts.hub.governor.admit()
-    parts.fullness.admit(len(data))
-    counters = parts.counters
-    counters.appends += 1
-    counters.records += 1
-    if topic.config.durability == "fsync":
-        pending = topic.append_soon(data)
-        return Placed(parts, topic.name, pending.appended, pending, began)
-    return Placed(parts, topic.name, topic.append(data), None, began)
+def _place_plain(parts: Parts, topic: Topic, data: list[bytes], size: int, began: float) -> Placed:
+    """Place records of which nothing is said but their data."""
+    _admit(parts, topic, len(data), size)
+    waits = topic.config.durability == "fsync"
+    if len(data) > 1:
+        pending = topic.place_many(data)
+        placed = Placed(parts, topic.name, pending.appended, pending if waits else None, began)
+    elif waits:
+        pending = topic.append_soon(data[0])
+        placed = Placed(parts, topic.name, pending.appended, pending, began)
+    else:
+        placed = Placed(parts, topic.name, topic.append(data[0]), None, began)
+    parts.counters.appends += 1
+    parts.counters.records += len(data)
+    return placed
 
 
 def _place_asked(parts: Parts, topic: Topic, asked: Asked, began: float) -> Placed:
-    making.check_open(topic)
-    parts.hub.governor.admit(bypass=asked.bypass)
-    parts.fullness.admit(asked.size)
-    limits = parts.settings.limits
     count = len(asked.records) if asked.table is None else asked.table.num_rows
-    if not 0 < count <= limits.batch_records_max:
-        raise Refused(
-            400,
-            "batch_too_large" if count else "invalid_request",
-            f"an append has 1 to {limits.batch_records_max} records, not {count}",
-            detail={"limit": "batch_records_max", "max": limits.batch_records_max},
-        )
+    _admit(parts, topic, count, asked.size, bypass=asked.bypass)
     if asked.table is not None:
         table = _with_node(asked.table, asked.node)
         pending = topic.place_arrow(
@@ -258,6 +250,21 @@ def _place_asked(parts: Parts, topic: Topic, asked: Asked, began: float) -> Plac
     parts.counters.records += count
     waits = pending if topic.config.durability == "fsync" else None
     return Placed(parts, topic.name, pending.appended, waits, began)
+
+
+def _admit(parts: Parts, topic: Topic, count: int, size: int, *, bypass: bool = False) -> None:
+    """Raise when so many records in a body of this size may not be appended, or not now."""
+    making.check_open(topic)
+    parts.hub.governor.admit(bypass=bypass)
+    parts.fullness.admit(size)
+    count_max = parts.settings.limits.batch_records_max
+    if not 0 < count <= count_max:
+        raise Refused(
+            400,
+            "batch_too_large" if count else "invalid_request",
+            f"an append has 1 to {count_max} records, not {count}",
+            detail={"limit": "batch_records_max", "max": count_max},
+        )
 
 
 def _place_records(parts: Parts, topic: Topic, asked: Asked) -> Pending:

@@ -10,15 +10,15 @@ from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
-from msgspec import UNSET
 
 from strandline.errors import Invalid
 from strandline.record import Numbered
 from strandline.server import decoding
 from strandline.topic.batch import Once
 from strandline.wire import arrow
+from strandline.wire.limits import are_plain, check_json
 from strandline.wire.problems import Refused
-from strandline.wire.records import WriteRecord, data_of, from_base64
+from strandline.wire.records import WriteRecord, from_base64
 from strandline.wire.topics import Append, AppendQuery
 
 JSON = "application/json"
@@ -27,7 +27,21 @@ MEDIA_TYPES = (JSON, NDJSON, arrow.MEDIA_TYPE)
 
 Key = str | bytes
 
+
+class PlainRecord(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A record of which nothing is said but its data."""
+
+    data: msgspec.Raw
+
+
+class PlainAppend(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """An append of which nothing else is said."""
+
+    records: list[PlainRecord]
+
+
 _append = msgspec.json.Decoder(Append)
+_plain = msgspec.json.Decoder(PlainAppend)
 _record = msgspec.json.Decoder(WriteRecord)
 
 
@@ -55,26 +69,19 @@ def decoded(body: bytes) -> Append:
         raise decoding.invalid("the body is nested too deep") from error
 
 
-def plain_data(request: Append, depth_max: int) -> bytes | None:
-    """The data of an append that says nothing else, None when it says more."""
-    record = request.records[0]
-    if (
-        record.data is UNSET
-        or record.key is not None
-        or record.tag is not None
-        or record.node is not None
-        or record.meta is not UNSET
-        or record.key_base64 is not None
-        or record.meta_base64 is not None
-        or request.node is not None
-        or request.idempotency_key is not None
-        or request.idempotency_key_base64 is not None
-        or request.numbered is not None
-        or request.expected_head_seq is not None
-        or request.disable_backpressure
-    ):
+def plain_batch(body: bytes, depth_max: int) -> list[bytes] | None:
+    """The records of a JSON body that has nothing but their data, None when it says more."""
+    try:
+        records = _plain.decode(body).records
+    except (msgspec.DecodeError, RecursionError):
+        return None  # it says more, or something wrong, which the whole decoder can tell
+    if not records:
         return None
-    return data_of(record, depth_max)
+    data = [bytes(record.data) for record in records]
+    if not are_plain(body, max(map(len, data)), depth_max):
+        for each in data:
+            check_json(each, depth_max)
+    return data
 
 
 def asked_of(body: bytes, media_type: str, key: str | None, said: AppendQuery) -> Asked:

@@ -34,6 +34,17 @@ def check_json(text: bytes, depth_max: int) -> None:
         _check_numbers(text)
 
 
+def are_plain(text: bytes, longest: int, depth_max: int) -> bool:
+    """Whether ``check_json`` has surely nothing against any value in a text, the longest of which
+    has so many bytes: a value that is too deep has its brackets close together."""
+    if longest > NUMBER_SIZE_MAX or not text.isascii():
+        return False
+    openings = np.flatnonzero((np.frombuffer(text, "u1") & 0xDF) == 0x5B)  # [ and {
+    if len(openings) <= depth_max:
+        return True
+    return bool((openings[depth_max:] - openings[: len(openings) - depth_max]).min() > longest)
+
+
 def check_text(text: bytes) -> None:
     """Raise when bytes are not UTF-8: a JSON parser that skips values does not look."""
     try:
