@@ -35,17 +35,16 @@ class Sort(NamedTuple):
     options: dict[str, object]
     step: Callable[[Any, random.Random, SimClock], None]
     """Do one thing, any thing."""
+    share: float = 0.2
+    """Of the disk's calls, before which a crash is imagined."""
 
 
 class Life:
     """One life of a store, and the disks that a crash at some moments of it would have left."""
 
-    def __init__(
-        self, sort: Sort, seed: int, *, durability: str, share: float, shards: int
-    ) -> None:
+    def __init__(self, sort: Sort, seed: int, *, durability: str, shards: int) -> None:
         self._sort = sort
         self._chance = random.Random(seed)
-        self._share = share
         self.clock = SimClock()
         self.disk = SimDisk(seed=seed)
         self._settings = msgspec.structs.replace(
@@ -103,7 +102,7 @@ class Life:
 
     def _imagine(self, operation: str, path: str) -> None:
         del operation, path
-        if self._chance.random() < self._share:
+        if self._chance.random() < self._sort.share:
             hook, self.disk.on_call = self.disk.on_call, None
             kill = self._chance.random() < 0.3
             self.left.append(self.disk.kill() if kill else self.disk.crash(self._chance))

@@ -44,13 +44,13 @@ def _step(view: Metrics, chance: random.Random, clock: SimClock) -> None:
             view.write_lines("\n".join(lines))
 
 
-LIFE = Sort(METRICS, {"block_points": 16}, _step)
+LIFE = Sort(METRICS, {"block_points": 16}, _step, share=0.15)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_metrics_view_is_what_its_log_folds_into_after_any_crash(seed):
     durability = "disk" if seed % 2 else "fsync"
-    life = Life(LIFE, seed, durability=durability, share=0.15, shards=1 + seed % 3)
+    life = Life(LIFE, seed, durability=durability, shards=1 + seed % 3)
 
     life.live(steps=60)
     heads = [life.check(disk) for disk in life.left]
