@@ -11,14 +11,14 @@ What is compared with is the saved state, brought up to the position with the lo
 would have it that opens the store. Records that left the log meanwhile may make a difference that
 is none; then all is done again, at a new position.
 
-Everything that tasks write lies in the lake under names of this run, is seen by nobody, and goes at
-the end. Killed at any point, a run leaves nothing but that, which the store removes after a week;
-a state that was handed over is taken whole or not at all. The next run begins from the beginning.
+Everything that tasks write lies in the lake, is seen by nobody, and goes at the end. Killed at any
+point, a run leaves that, and notes of the tasks that were done; the next run of the view takes over
+what is the same for it (refold/kept.py), and what nobody takes over the store removes after a week.
+A state that was handed over is taken whole or not at all.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from functools import partial
 
@@ -27,8 +27,7 @@ from pyroaring import BitMap64
 
 from strandline.env.clock import Clock, SystemClock
 from strandline.env.disk import OsDisk
-from strandline.env.objects import Objects
-from strandline.errors import Conflict
+from strandline.errors import Conflict, Corrupt, NotFound
 from strandline.inbox.handover import Handover
 from strandline.pipelines.deliver import PATIENCE_S, lake_of
 from strandline.pipelines.engine import Chooser, Embedded, Engine
@@ -40,8 +39,10 @@ from strandline.pipelines.positions import open_readonly, path_of, pin
 from strandline.pipelines.refold import census, joining, planning
 from strandline.pipelines.refold.folding import Folded, FoldTask, fold_range, read_marks
 from strandline.pipelines.refold.gather import PIECE_ROWS, Gathered, Work, gather
+from strandline.pipelines.refold.kept import Kept
 from strandline.pipelines.refold.recipes import recipe_of
 from strandline.store import Store
+from strandline.topic.layout import Layout
 from strandline.topic.progress import Progress
 from strandline.topic.snapshot import Snapshot
 from strandline.views.host import Saved, gaps_of
@@ -86,6 +87,8 @@ class RebuildSummary(msgspec.Struct, kw_only=True):
     """Ranges that were compared, or folded by themselves."""
     pages: int = 0
     """Of a view that was replaced."""
+    taken_over: int = 0
+    """Tasks that were done already: by a run that was ended, or before this one began again."""
     again: int = 0
     """How often it was begun again, because records left the log meanwhile."""
     seconds: float = 0.0
@@ -143,11 +146,30 @@ class _Rebuild:
         self._progress = progress
         self._summary = RebuildSummary(store=store, kind=kind, name=name)
         self._summary.differences = []
+        self._place = LakePlace(url=lake_of(store, lake))
+        self._kept: Kept | None = None
+        self._handed_over: set[str] = set()
 
     def run(
         self, engine: Engine | Chooser, *, replace: bool, rows_max: int, patience_s: float
     ) -> RebuildSummary:
         begun_s = self._clock.monotonic()
+        with objects_at(self._place, None) as self._objects:
+            try:
+                self._try(engine, replace=replace, rows_max=rows_max)
+                self._forget()  # before it is handed over: those files are the store's then
+            except (Corrupt, NotFound):  # perhaps of what an earlier run has left
+                self._forget()
+                raise
+            finally:  # any other failure, and the next run goes on with what is done
+                if self._kept is not None:
+                    self._kept.close()
+        if replace:
+            self._deliver(patience_s)
+        self._summary.seconds = self._clock.monotonic() - begun_s
+        return self._summary
+
+    def _try(self, engine: Engine | Chooser, *, replace: bool, rows_max: int) -> None:
         summary = self._summary
         for attempt in range(_TRIES):
             summary.again = attempt
@@ -156,94 +178,89 @@ class _Rebuild:
                 chosen = engine(found.size) if callable(engine) else engine
                 engine, summary.engine = chosen, chosen.name
                 if self._once(opened, found, chosen, replace=replace, rows_max=rows_max):
-                    break
-        else:
-            raise Conflict(
-                f"records of {summary.name!r} left the log whenever it was read: rebuild when "
-                "less is written, or raise views.checkpoint_interval_s of its store"
-            )
-        if replace:
-            self._deliver(patience_s)
-        summary.seconds = self._clock.monotonic() - begun_s
-        return summary
+                    return
+        raise Conflict(
+            f"records of {summary.name!r} left the log whenever it was read: rebuild when "
+            "less is written, or raise views.checkpoint_interval_s of its store"
+        )
+
+    def _kept_of(self, found: _Pinned) -> Kept:
+        """What tasks have left; made when it is known which view this is."""
+        if self._kept is None:
+            view = f"{self._summary.kind}-{found.snapshots[0].topic_id}"
+            folder = Layout(self._store).rebuilds
+            self._kept = Kept(self._objects, OsDisk(), self._clock, folder, view)
+        return self._kept
+
+    def _forget(self) -> None:
+        if self._kept is not None:
+            self._kept.finish(self._handed_over)
+            self._summary.taken_over = self._kept.taken_over
 
     def _once(
         self, opened: Store, found: _Pinned, engine: Engine, *, replace: bool, rows_max: int
     ) -> bool:
         """Do it; False when it has to be done again."""
         summary = self._summary
-        place = LakePlace(url=lake_of(self._store, self._lake))
-        with objects_at(place, None) as lake:
-            pieces = min(PIECE_ROWS, max(1, rows_max // 4))  # by which ranges can be cut
-            work = found.work(place, OsDisk().random_id().hex(), pieces)
-            self._left: set[str] = set()
-            try:
-                gathered = self._gather(engine, work, found, lake)
-                read = _union(found.snapshots, gathered)
-                summary.records = sum(map(len, read.values()))
-                summary.position = [snapshot.head_seq for snapshot in found.snapshots]
-                with open_readonly(self._store, self._lake) as later:
-                    gone = planning.left_since(later, found.snapshots, list(read.values()))
-                if gone is None:
-                    return False
-                tasks = planning.fold_tasks(
-                    [each for _, each in gathered],
-                    gone,
-                    rows_max=rows_max,
-                    compares=not replace,
-                    replaces=replace,
-                )
-                folded = self._fold(engine, work, tasks, lake)
-                if replace:
-                    dead = BitMap64()
-                    for _, each in gathered:
-                        dead |= BitMap64.deserialize(each.dead) if each.dead else BitMap64()
-                    self._join(lake, work, found, folded, dead)
-                    return True
-                self._compare(lake, opened, folded)
-                return summary.same or not any(gone)
-            finally:
-                with contextlib.suppress(OSError):
-                    lake.delete(sorted(self._left))
+        pieces = min(PIECE_ROWS, max(1, rows_max // 4))  # by which ranges can be cut
+        work = found.work(self._place, OsDisk().random_id().hex(), pieces)
+        gathered = self._gather(engine, work, found)
+        read = _union(found.snapshots, gathered)
+        summary.records = sum(map(len, read.values()))
+        summary.position = [snapshot.head_seq for snapshot in found.snapshots]
+        with open_readonly(self._store, self._lake) as later:
+            gone = planning.left_since(later, found.snapshots, list(read.values()))
+        if gone is None:
+            return False
+        tasks = planning.fold_tasks(
+            [each for _, each in gathered],
+            gone,
+            rows_max=rows_max,
+            compares=not replace,
+            replaces=replace,
+        )
+        folded = self._fold(engine, work, tasks)
+        if replace:
+            dead = BitMap64()
+            for _, each in gathered:
+                dead |= BitMap64.deserialize(each.dead) if each.dead else BitMap64()
+            self._join(work, found, folded, dead)
+            return True
+        self._compare(opened, folded)
+        return summary.same or not any(gone)
 
-    def _gather(
-        self, engine: Engine, work: Work, found: _Pinned, lake: Objects
-    ) -> list[tuple[int, Gathered]]:
+    def _gather(self, engine: Engine, work: Work, found: _Pinned) -> list[tuple[int, Gathered]]:
         """The source and the result of each task."""
+        kept = self._kept_of(found)
         tasks = planning.gather_tasks(found.position, found.snapshots)
-        objects = lake if engine.in_process else None
+        objects = self._objects if engine.in_process else None
         results: dict[int, Gathered] = {}
         done, total = 0, sum(task.rows for task in tasks)
         with StoresOfThreads() as opened:
             threads = opened if engine.in_process else None
             act = partial(gather, work, objects=objects, threads=threads)
-            for place, result in engine.run(act, tasks):
+            for place, result in kept.run(engine, act, work, tasks, Gathered):
                 results[place] = result
-                self._left.update(piece.key for piece in result.pieces)
                 done += tasks[place].rows
                 self._show("read", done, total)
         return [(tasks[place].source, results[place]) for place in sorted(results)]
 
-    def _fold(
-        self, engine: Engine, work: Work, tasks: Sequence[FoldTask], lake: Objects
-    ) -> list[Folded]:
-        objects = lake if engine.in_process else None
+    def _fold(self, engine: Engine, work: Work, tasks: Sequence[FoldTask]) -> list[Folded]:
+        objects = self._objects if engine.in_process else None
         results: dict[int, Folded] = {}
         done, total = 0, sum(task.rows for task in tasks)
-        for place, result in engine.run(partial(fold_range, work, objects=objects), tasks):
+        assert self._kept is not None, "it has gathered"
+        act = partial(fold_range, work, objects=objects)
+        for place, result in self._kept.run(engine, act, work, tasks, Folded):
             results[place] = result
-            self._left.update(file.key for file in result.files)
-            self._left.update([result.marks] if result.marks else [])
             done += tasks[place].rows
             self._show("fold", done, total)
         self._summary.ranges = len(tasks)
         return [results[place] for place in sorted(results)]
 
-    def _join(
-        self, lake: Objects, work: Work, found: _Pinned, folded: Sequence[Folded], dead: BitMap64
-    ) -> None:
-        files = joining.join(lake, work.attempt, work.kind, folded)
-        self._left -= {file.key for file in files}
+    def _join(self, work: Work, found: _Pinned, folded: Sequence[Folded], dead: BitMap64) -> None:
+        files = joining.join(self._objects, work.attempt, work.kind, folded)
+        self._handed_over = {file.key for file in files}
         self._summary.pages = sum(file.rows for file in files)
         self._made = Handover(
             store_id=found.position.store_id,
@@ -268,7 +285,7 @@ class _Rebuild:
         self._summary.replaced = True
         self._summary.load_seconds = self._clock.monotonic() - begun_s
 
-    def _compare(self, lake: Objects, opened: Store, folded: Sequence[Folded]) -> None:
+    def _compare(self, opened: Store, folded: Sequence[Folded]) -> None:
         summary = self._summary
         summary.differences = []
         summary.parts = sum(each.parts for each in folded)
@@ -285,7 +302,7 @@ class _Rebuild:
                     marks = []
                     if counted:
                         each, place = ranges[number]
-                        marks = read_marks(lake, each.marks)[place]
+                        marks = read_marks(self._objects, each.marks)[place]
                     summary.differences.append(_difference(fold, marks, mine, live, following))
                 self._show("compare", number + 1, len(counted))
 

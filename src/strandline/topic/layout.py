@@ -16,6 +16,7 @@ views/                      saved state of views, a reservoir; without it they a
 views-spill/ views-cache/   pages of views that are not saved yet, or read from elsewhere: scratch
 incoming/                   batches that others have delivered and the writer has yet to take
 schedule/                   of each declared pipeline: its newest run, its lock, its log
+rebuilds/                   locks of rebuilds that can be gone on with
 quarantine/                 files that nothing refers to, kept for two checkpoints
 damaged/                    files that a repair took out of use, kept for good
 """
@@ -46,6 +47,7 @@ class Layout:
         self.views = f"{directory}/views"
         self.pins = f"{directory}/pins"
         self.schedule = f"{directory}/schedule"
+        self.rebuilds = f"{directory}/rebuilds"
         self.quarantine = f"{directory}/quarantine"
         self.damaged = f"{directory}/damaged"
 

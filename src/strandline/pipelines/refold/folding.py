@@ -14,10 +14,12 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
+from xxhash import xxh3_64_digest
 
 from strandline.env.clock import SystemClock
 from strandline.env.object_store import open_objects
 from strandline.env.objects import Objects
+from strandline.errors import Corrupt
 from strandline.inbox import handover, staging
 from strandline.inbox.delivery import Staged
 from strandline.memory import Share
@@ -33,6 +35,7 @@ from strandline.views.view import SPACES, Rows, Told, World
 
 _ROWS_AT_ONCE = 10_000
 _PLENTY = 1 << 40
+_CHECKSUM_BYTES = 8
 
 
 class FoldTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +63,7 @@ class Folded(msgspec.Struct, frozen=True, kw_only=True):
     """Its pages, numbered from space 0 on."""
     ranges: tuple[Counted, ...] = ()
     marks: str = ""
-    """The object that has every part of them, as MessagePack."""
+    """The object that has every part of them, as MessagePack behind its checksum."""
     parts: int = 0
 
 
@@ -86,7 +89,11 @@ def fold_range(work: Work, task: FoldTask, *, objects: Objects | None = None) ->
 
 def read_marks(lake: Objects, key: str) -> list[list[Marked]]:
     """The parts of each range that a task has counted."""
-    return msgspec.msgpack.decode(lake.get(key), type=list[list[Marked]])
+    data = lake.get(key)
+    body = data[_CHECKSUM_BYTES:]
+    if xxh3_64_digest(body) != data[:_CHECKSUM_BYTES]:
+        raise Corrupt("what a task has counted fails its checksum", path=f"{lake.name}/{key}")
+    return msgspec.msgpack.decode(body, type=list[list[Marked]])
 
 
 def _told(work: Work, lake: Objects, fold: Told, first: bytes | None) -> Folded:
@@ -103,7 +110,8 @@ def _told(work: Work, lake: Objects, fold: Told, first: bytes | None) -> Folded:
         ranges += census.count(waiting)
         marks.append([census.marked(each) for each in waiting])
     key = work.key("marks")
-    lake.put(key, msgspec.msgpack.encode(marks))
+    body = msgspec.msgpack.encode(marks)
+    lake.put(key, xxh3_64_digest(body) + body)
     return Folded(ranges=tuple(ranges), marks=key, parts=sum(each.count for each in ranges))
 
 
