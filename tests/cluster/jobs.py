@@ -105,6 +105,13 @@ def rebuild(master: str, store: str, gate: str) -> dict[str, bool]:
     return {kind: pipelines.rebuild(store, kind, kind, engine=engine).same for kind in KINDS}
 
 
+def rebuild_one(master: str, store: str, gate: str) -> pipelines.RebuildSummary:
+    """A map folded anew and put in its place; its parts of the log one by one."""
+    engine = gates.GatedEngine(session(master, **CONF), gate)
+    pipelines.cuts.TASK_ROWS = 1
+    return pipelines.rebuild(store, "kv", "kv", replace=True, engine=engine, rows_max=100)
+
+
 def rollup(master: str, store: str, gate: str) -> pipelines.RollupSummary:
     """The rules of all views."""
     engine = gates.GatedEngine(session(master, **CONF), gate)
@@ -153,7 +160,8 @@ def _source(spark: SparkSession, store: str) -> DataFrame:
 
 def main(job: str, arguments: str, result: str) -> None:
     begun = time.monotonic()
-    jobs: list[Any] = [read, write, follow, compact, materialize, rebuild, rollup, own, meet]
+    jobs: list[Any] = [read, write, follow, compact, materialize, rebuild, rebuild_one, rollup]
+    jobs += [own, meet]
     returned = next(each for each in jobs if each.__name__ == job)(**json.loads(arguments))
     Path(result).write_bytes(pickle.dumps(returned))
     print(f"{job}: {time.monotonic() - begun:.1f} s")

@@ -1,7 +1,7 @@
 """Promise: rebuilds and rollups on a cluster whose machines die leave views as their logs say.
 
 A worker dies when a task has left what it made and told nobody; the driver dies at an instant that
-is drawn. The next run begins again, and comes to the same.
+is drawn. The next run goes on with what was done, and comes to the same.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 import strandline
+from tests.cluster import gates
 from tests.cluster.kills import drawn, kill_who_waits, long_only
-from tests.cluster.standalone import Cluster
+from tests.cluster.standalone import Cluster, until
 from tests.unit.pipelines.lives import KINDS, host, live, open_lively
 from tests.unit.pipelines.test_rollup import by_itself, made, progresses
 from tests.unit.pipelines.test_rollup import make as make_rules
@@ -56,6 +57,27 @@ def test_views_are_what_their_logs_say_though_a_worker_and_the_driver_die(
     cluster: Cluster, data_dir, gate
 ):
     rebuilt(cluster, data_dir, gate, kills=1)
+
+
+def test_a_rebuild_whose_driver_died_goes_on_where_it_was(cluster: Cluster, data_dir, gate):
+    with open_lively(data_dir) as opened:
+        live(opened, "kv")
+        opened.relocate()
+        expected = opened.views.digest("kv", "kv")
+    shutil.rmtree(f"{data_dir}/views")
+    driver = cluster.start("rebuild_one", store=data_dir, gate=str(gate))
+    lake = Path(data_dir, "lake", "incoming")
+    until(lambda: any(lake.glob("rebuilt-kv-*")), "a task that is done", driver.process)
+    driver.process.kill()  # others wait at the gate: it cannot be done
+    gates.open_gate(gate)
+
+    done = cluster.run("rebuild_one", store=data_dir, gate=str(gate))
+
+    assert done.taken_over
+    assert done.replaced
+    assert not list(lake.glob("rebuilt-*"))
+    with strandline.open(data_dir) as opened:
+        assert opened.views.digest("kv", "kv") == expected
 
 
 def test_every_window_is_made_once_though_a_worker_and_the_driver_die(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from pyroaring import BitMap64
 
 from strandline.pipelines import Embedded, Engine, rebuild, rollup
 from strandline.spark.engine import SparkEngine
 from tests.unit.pipelines.lives import KINDS, host, live, open_lively
+from tests.unit.pipelines.test_rebuild_table import make as make_table
 from tests.unit.pipelines.test_rollup import by_itself as rolled_by_itself
 from tests.unit.pipelines.test_rollup import made as rolled
 from tests.unit.pipelines.test_rollup import make as rollup_life
@@ -41,6 +43,21 @@ def test_every_engine_folds_the_view_that_the_store_has(engine, data_dir):
     with open_lively(data_dir) as store:
         assert {kind: store.views.digest(kind, kind) for kind in KINDS} == expected
         assert all(host(store, kind).saved.state for kind in KINDS)
+
+
+def test_every_engine_compares_a_table_row_by_row(engine, data_dir):
+    make_table(data_dir)
+    same = rebuild(data_dir, "table", "table", engine=engine, rows_max=200)
+    with open_lively(data_dir) as store:
+        fold = host(store, "table").fold
+        fold.hidden = fold.hidden | BitMap64([100])
+        store.table("table").store("last", {"n": 0, "kind": "c"})
+
+    found = rebuild(data_dir, "table", "table", engine=engine, rows_max=200)
+
+    assert same.same
+    assert same.engine == engine.name
+    assert [each.names for each in found.differences] == [["seq 100"]]
 
 
 def test_every_engine_names_the_same_differences(engine, data_dir):

@@ -45,7 +45,8 @@ from strandline.pipelines.materialize import (
     Refreshed,
     materialize,
 )
-from strandline.pipelines.rebuild import Difference, RebuildSummary, rebuild
+from strandline.pipelines.rebuild import rebuild
+from strandline.pipelines.refold.summary import Difference, RebuildSummary
 from strandline.pipelines.rollup import RolledRule, RollupSummary, rollup
 from strandline.pipelines.schedule.schedule import Schedule
 from strandline.pipelines.scrub import ScrubFinding, ScrubSummary, scrub

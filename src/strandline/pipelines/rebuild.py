@@ -22,12 +22,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-import msgspec
 from pyroaring import BitMap64
 
 from strandline.env.clock import Clock, SystemClock
 from strandline.env.disk import OsDisk
-from strandline.errors import Conflict, Corrupt, NotFound
+from strandline.errors import Conflict, Corrupt, Invalid, NotFound
 from strandline.inbox.handover import Handover
 from strandline.pipelines.deliver import PATIENCE_S, lake_of
 from strandline.pipelines.engine import Chooser, Embedded, Engine
@@ -36,11 +35,13 @@ from strandline.pipelines.hand_over import hand_over
 from strandline.pipelines.lakes import LakePlace, objects_at
 from strandline.pipelines.parts import StoresOfThreads
 from strandline.pipelines.positions import open_readonly, path_of, pin
+from strandline.pipelines.rebuild_table import TABLE, TableRebuild
 from strandline.pipelines.refold import census, joining, planning
 from strandline.pipelines.refold.folding import Folded, FoldTask, fold_range, read_marks
 from strandline.pipelines.refold.gather import PIECE_ROWS, Gathered, Work, gather
 from strandline.pipelines.refold.kept import Kept
 from strandline.pipelines.refold.recipes import recipe_of
+from strandline.pipelines.refold.summary import Difference, RebuildSummary
 from strandline.store import Store
 from strandline.topic.layout import Layout
 from strandline.topic.progress import Progress
@@ -54,51 +55,6 @@ ROWS_MAX = 250_000
 NAMES_MAX = 5
 """Differing parts of a range that are named."""
 _TRIES = 3
-
-
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """A range in which a view is not what its log folds into."""
-
-    first: str
-    """Its first name, as text; empty for the first range of all."""
-    rebuilt: int
-    """Parts that the log has there: keys, jobs, sources, columns of points."""
-    live: int
-    """Those that the view has."""
-    differing: int
-    names: list[str]
-    """The first of them."""
-
-
-class RebuildSummary(msgspec.Struct, kw_only=True):
-    """What a rebuild found, or did."""
-
-    store: str
-    kind: str
-    name: str
-    engine: str = ""
-    replaced: bool = False
-    position: list[int] = []
-    """How far the view's topics were folded."""
-    records: int = 0
-    parts: int = 0
-    """What can be seen of the view: keys, jobs, sources, columns of points. 0 when replaced."""
-    ranges: int = 0
-    """Ranges that were compared, or folded by themselves."""
-    pages: int = 0
-    """Of a view that was replaced."""
-    taken_over: int = 0
-    """Tasks that were done already: by a run that was ended, or before this one began again."""
-    again: int = 0
-    """How often it was begun again, because records left the log meanwhile."""
-    seconds: float = 0.0
-    load_seconds: float = 0.0
-    """Of that: until the store's writer had taken the view."""
-    differences: list[Difference] = []
-
-    @property
-    def same(self) -> bool:
-        return not self.differences
 
 
 def rebuild(
@@ -116,11 +72,21 @@ def rebuild(
 ) -> RebuildSummary:
     """Fold a view from the log; compare it with the saved one, or ``replace`` that.
 
+    An event table is compared alone: its files are the store's own.
+
     ``engine`` runs the tasks: ``Embedded()`` unless told otherwise, or a function that chooses one
     by the bytes of the log. ``lake`` and ``views_url`` are those of the store's settings. A task
     folds about ``rows_max`` rows in memory. ``patience_s`` is how long the store's writer may take
     before it begins to load what replaces the view.
     """
+    if kind == TABLE:
+        if replace:
+            raise Invalid(
+                "the files of an event table are written by its store alone: compare it here, and "
+                f"have the store fold it again with strandline view rebuild table {name}"
+            )
+        tables = TableRebuild(path_of(store), name, lake, views_url, SystemClock(), progress)
+        return tables.run(engine or Embedded(), rows_max=rows_max)
     recipe_of(kind)
     run = _Rebuild(path_of(store), kind, name, lake, views_url, SystemClock(), progress)
     return run.run(engine or Embedded(), replace=replace, rows_max=rows_max, patience_s=patience_s)

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
@@ -37,14 +36,11 @@ from strandline.spark.reading import read as read_parts
 from strandline.spark.states import host_of
 from strandline.spark.tasks import AnyPart, TablePart
 from strandline.topic.snapshot import Snapshot
-from strandline.views.table.files.opened import OpenFile
+from strandline.views.table.files.visible import visible
 from strandline.views.table.marks import MARK, change_of
 from strandline.views.table.rows import arrow_schema
-from strandline.views.table.snapshot import SEQ
-from strandline.views.table.upcast import upcast
 
 PART_ROWS = 8 * 65_536
-_STEP_ZONES = 16
 _EVER = 2**63 - 1
 
 
@@ -109,25 +105,28 @@ def parts_of(state: TableState) -> list[AnyPart]:
 
 def read(part: TablePart, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows of a part, on an executor."""
+    schema = pa.schema([spark_form(arrow_schema(part.told)).field(name) for name in names])
+    tables = visible(
+        _objects(part.lake),
+        part.table_id,
+        part.file,
+        part.written,
+        part.told,
+        names,
+        first_seq=part.first_seq,
+        last_seq=part.last_seq,
+        hidden=BitMap64.deserialize(part.hidden) if part.hidden else BitMap64(),
+        share=part.share,
+        shares=part.shares,
+    )
     try:
-        opened = OpenFile(_objects(part.lake), part.table_id, part.file)
+        for table in tables:
+            yield selected(table, schema)
     except NotFound:
         raise NotFound(
             f"{part.file.name()} of table {part.table!r} is gone: the read took longer than "
             "lake.grace_s; read again, or raise that setting"
         ) from None
-    columns = arrow_schema(part.told)
-    schema = pa.schema([spark_form(columns).field(name) for name in names])
-    here = [name for name in columns.names if name in opened.columns and name in names]
-    needed = list(dict.fromkeys([SEQ, *here]))
-    hidden = BitMap64.deserialize(part.hidden) if part.hidden else BitMap64()
-    first = opened.zones * part.share // part.shares
-    following = opened.zones * (part.share + 1) // part.shares
-    for start in range(first, following, _STEP_ZONES):
-        zones = np.arange(start, min(start + _STEP_ZONES, following))
-        table = _seen(opened.read(needed, zones), part, hidden)
-        if len(table):
-            yield selected(upcast(table, part.written, part.told, names), schema)
 
 
 def schema_changes(
@@ -222,15 +221,6 @@ def manifest_of(place: LakePlace, topic: str) -> Manifest | None:
         raise Corrupt(f"table {name!r} cannot be read ({reason})", path=place.url)
     tables = [each for each in chosen.manifests if each.topic_id >= TABLE_ID_FIRST]
     return tables[-1] if tables else None
-
-
-def _seen(table: pa.Table, part: TablePart, hidden: BitMap64) -> pa.Table:
-    """The rows that are to be seen. They are sorted by context, not by seq."""
-    seqs = table[SEQ].to_numpy()
-    keep = (seqs >= np.uint64(part.first_seq)) & (seqs <= np.uint64(part.last_seq))
-    if hidden:
-        keep &= ~np.isin(seqs, np.fromiter(hidden, dtype=np.uint64, count=len(hidden)))
-    return table if keep.all() else table.filter(pa.array(keep))
 
 
 def _bytes(seqs: BitMap64) -> bytes:

@@ -330,8 +330,12 @@ def test_pages_of_an_adoption_that_ended_halfway_are_nobodys(data_dir):
 def test_what_cannot_be_rebuilt_is_told(data_dir):
     make(data_dir, "kv")
 
-    with pytest.raises(Invalid, match="table view is not rebuilt"):
+    with pytest.raises(Invalid, match="nothing view is not rebuilt"):
+        rebuild(data_dir, "nothing", "kv")
+    with pytest.raises(NotFound, match="no table view"):
         rebuild(data_dir, "table", "kv")
+    with pytest.raises(Invalid, match="strandline view rebuild table kv"):
+        rebuild(data_dir, "table", "kv", replace=True)
     with pytest.raises(NotFound, match="no queue view"):
         rebuild(data_dir, "queue", "kv")
 

@@ -33,14 +33,17 @@ from strandline.pipelines.engine import Engine
 from strandline.pipelines.parts import FilePart
 from strandline.pipelines.refold.folding import Folded, FoldTask
 from strandline.pipelines.refold.gather import Gathered, GatherTask, Work
+from strandline.pipelines.refold.tables import Changes, ChangesTask, Compared, RangeTask
 
 FRESH_S = LEFTOVER_S / 2
 """Older notes are not gone on with: their objects might be removed meanwhile."""
 _CHECKSUM_BYTES = 8
 _VERSION = importlib.metadata.version("strandline")
 
-Task = TypeVar("Task", GatherTask, FoldTask)
-Result = TypeVar("Result", Gathered, Folded)
+AnyTask = GatherTask | FoldTask | ChangesTask | RangeTask
+AnyResult = Gathered | Folded | Changes | Compared
+Task = TypeVar("Task", GatherTask, FoldTask, ChangesTask, RangeTask)
+Result = TypeVar("Result", Gathered, Folded, Changes, Compared)
 
 
 class _Note(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -104,8 +107,8 @@ class Kept:
         if self._lock is not None:
             self._lock.release()
 
-    def _name(self, work: Work, task: GatherTask | FoldTask) -> str:
-        if isinstance(task, GatherTask):
+    def _name(self, work: Work, task: AnyTask) -> str:
+        if not isinstance(task, FoldTask):
             # The number of the manifest rises with every change; the file is named by its content.
             parts = [
                 msgspec.structs.replace(part, manifest=0) if isinstance(part, FilePart) else part
@@ -134,7 +137,7 @@ class Kept:
                 return msgspec.msgpack.decode(note.result, type=kind)
         return None
 
-    def _note(self, name: str, result: Gathered | Folded) -> None:
+    def _note(self, name: str, result: AnyResult) -> None:
         objects = _objects_of(result)
         self._left.update(objects)
         if self._lock is None:
@@ -144,8 +147,10 @@ class Kept:
         self._left.add(name)
 
 
-def _objects_of(result: Gathered | Folded) -> dict[str, int]:
+def _objects_of(result: AnyResult) -> dict[str, int]:
     found: dict[str, int] = {}
+    if isinstance(result, Changes | Compared):
+        return found
     if isinstance(result, Gathered):
         for piece in result.pieces:
             found[piece.key] = max(found.get(piece.key, 0), piece.offset + piece.size)
