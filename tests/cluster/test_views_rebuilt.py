@@ -59,6 +59,7 @@ def test_views_are_what_their_logs_say_though_a_worker_and_the_driver_die(
     rebuilt(cluster, data_dir, gate, kills=1)
 
 
+@pytest.mark.crash
 def test_a_rebuild_whose_driver_died_goes_on_where_it_was(cluster: Cluster, data_dir, gate):
     with open_lively(data_dir) as opened:
         live(opened, "kv")

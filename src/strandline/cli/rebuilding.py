@@ -17,7 +17,7 @@ from strandline.cli.output import print_report
 from strandline.cli.progress import Steps
 from strandline.errors import Corrupt, Invalid
 
-Rebuildable = Literal["kv", "queue", "series", "metrics"]
+Rebuildable = Literal["kv", "queue", "series", "metrics", "table"]
 
 
 def rebuild(
@@ -35,12 +35,13 @@ def rebuild(
     """Fold a view from its log, and compare it with the saved one, or put it in its place.
 
     Works beside a process that writes, which takes over a view that is to be replaced and folds in
-    what has come since. Exit code 3 when a view is not what its log folds into.
+    what has come since. An event table is only compared. Killed, the next run goes on with what was
+    done. Exit code 3 when a view is not what its log folds into.
 
     Parameters
     ----------
     kind
-        kv, queue, series or metrics.
+        kv, queue, series, metrics or table.
     name
         Name of the view.
     """
@@ -73,7 +74,8 @@ def rebuild(
         error = Corrupt(
             f"the {kind} view of {name!r} is not what its log folds into", path=target.store
         )
-        error.add_note("`strandline pipeline run rebuild … --replace` puts what the log says there")
+        command = "view rebuild table …" if kind == "table" else "pipeline run rebuild … --replace"
+        error.add_note(f"`strandline {command}` puts what the log says there")
         raise error
 
 

@@ -9,8 +9,7 @@
 Two records of different keys never meet in a fold that is divided by keys, so the keys of a range
 can be folded by themselves, and what all ranges come to is what one fold would have come to.
 
-Tables have none: their rows are files of the lake already, with a manifest of their own, and what
-is not in a file yet is a few rows in memory.
+Tables have none: they are compared by ranges of seqs (``tables.py``), and never replaced.
 """
 
 from __future__ import annotations
