@@ -11,16 +11,9 @@ from strandline.pipelines import Embedded, rebuild
 from strandline.store import Store
 from strandline.views.view import Rows
 from tests.unit.pipelines.lives import host, open_lively
-from tests.unit.pipelines.test_rebuild import (
-    Counting,
-    Ended,
-    Ending,
-    Meanwhile,
-    left_in_the_lake,
-    notes_in,
-)
+from tests.unit.pipelines.test_rebuild import SMALL, Meanwhile, left_in_the_lake
+from tests.unit.pipelines.test_rebuild_killed import Counting, Ended, Ending, notes_in
 
-SMALL = 60
 NAME = "table"
 
 
