@@ -290,8 +290,8 @@ class Store(Doors):
         return health_of(self._found, stand_ins, self._jobs, deaths, writing, closed=self._closed)
 
     def _complaints(self) -> list[str]:
-        complaints = self._inbox.complaints() + self._routers.complaints()
-        return complaints + self._views.shelf.complaints
+        complaints = self._inbox.complaints() + self._adopting.complaints()
+        return complaints + self._routers.complaints() + self._views.shelf.complaints
 
     def close(self) -> None:
         """Flush, sync, and release the store. Closing twice is fine."""

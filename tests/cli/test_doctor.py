@@ -9,6 +9,9 @@ import pytest
 
 import strandline
 from strandline.cli import doctor
+from strandline.env.object_store import open_objects
+from strandline.inbox import handover as handovers
+from strandline.inbox.handover import Handover
 from tests.cli.conftest import Command
 
 GIB = 1 << 30
@@ -100,3 +103,18 @@ def _times(folder: str) -> dict[str, int]:
     """When each thing was changed; the lock is tried, and so is not among them."""
     names = [name for name in os.listdir(folder) if name != "LOCK"]
     return {name: os.stat(f"{folder}/{name}").st_mtime_ns for name in names}
+
+
+def test_what_the_store_refused_is_a_warning(command: Command, data_dir: str):
+    command("append", "t", "x")
+    with strandline.open(data_dir, start_jobs=False) as store:
+        made = Handover(store_id=store.id, kind="kv", name="nobody", attempt="a", made_us=1)
+        folder = open_objects(f"{data_dir}/incoming")
+        folder.create(made.key(), handovers.encode(made), writer=made.attempt)
+        store.take_deliveries()
+
+    answer = command("doctor", "--output", "jsonl")
+
+    assert answer.code == 0
+    assert found(answer, "refused")["state"] == "warn"
+    assert "view 'nobody' was refused" in found(answer, "refused")["found"]

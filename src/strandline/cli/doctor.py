@@ -29,6 +29,7 @@ from strandline.cli.places import Place
 from strandline.env.disk import OsDisk
 from strandline.env.object_store import open_objects
 from strandline.errors import Forbidden, NotAStore, StrandlineError
+from strandline.inbox import refused
 from strandline.settings import GIB, MIB
 from strandline.store import Store
 from strandline.topic.layout import Layout
@@ -202,6 +203,24 @@ def _store(path: str) -> Iterator[Finding]:
     else:
         yield Finding(what, "ok", told)
     yield _lock(path)
+    yield from _refused(path)
+
+
+def _refused(path: str) -> Iterator[Finding]:
+    """What others have sent to the store and it could not take."""
+    folder = open_objects(Layout(os.path.abspath(path)).incoming)
+    try:
+        told = [reason for _, reason in (*refused.deliveries(folder), *refused.views(folder))]
+    except StrandlineError as error:
+        told = [str(error)]
+    finally:
+        folder.close()
+    if told:
+        todo = (
+            "mend the cause and run the pipeline or write again; after a week this goes by itself"
+        )
+        more = f"; and {len(told) - 1} more" if len(told) > 1 else ""
+        yield Finding("refused", "warn", told[0] + more, todo)
 
 
 def _lock(path: str) -> Finding:

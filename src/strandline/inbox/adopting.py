@@ -7,8 +7,8 @@
 
 A crash before 3 is done leaves the view as it was, and the handover is taken again; one after it
 takes the same state once more, which changes nothing that can be seen. What cannot be taken (other
-options, a topic made anew, damaged bytes) is moved to ``views-refused`` with the reason; the view
-stays as it was.
+options, a topic made anew, damaged bytes) is moved to ``views-refused`` with the reason, which is
+told until somebody has read it or a week is over; the view stays as it was.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from strandline.env.objects import Objects
 from strandline.errors import Conflict, Corrupt, Invalid, NotFound, StrandlineError
 from strandline.inbox import delivery as letters
 from strandline.inbox import handover as handovers
+from strandline.inbox import refused
 from strandline.inbox.delivery import Staged
 from strandline.inbox.handover import Handover, Rolled
 from strandline.inbox.staging import read_chunks
@@ -62,6 +63,13 @@ class Adopting:
                 taken += self._take(info.key)
         return taken
 
+    def complaints(self) -> list[str]:
+        """What was refused and is still lying there: whoever handed it over was gone by then."""
+        try:
+            return [told for _, told in refused.views(self._folder)]
+        except StrandlineError as error:
+            return [f"what was handed over cannot be read: {error}"]
+
     def _take(self, key: str) -> int:
         try:
             data = self._folder.get(key)
@@ -81,8 +89,10 @@ class Adopting:
         return 1
 
     def _act(self, found: Handover) -> None:
+        view = self._views.maker(
+            found.kind, found.name
+        )  # which must be there: nothing is made anew
         if found.saved is not None:
-            view = self._views.maker(found.kind, found.name)
             self._views.shelf.adopt(view, found.saved, self._pages(found))
             return
         facade = self._views.open(found.kind, found.name, {})

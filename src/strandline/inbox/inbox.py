@@ -33,6 +33,8 @@ from strandline.errors import (
     TopicFull,
 )
 from strandline.inbox import delivery as letters
+from strandline.inbox import handover as handovers
+from strandline.inbox import refused as refused_ones
 from strandline.inbox.delivery import PENDING, REFUSED, STAGED, Delivery
 from strandline.inbox.staging import read_chunks
 from strandline.topic.topic import Topic
@@ -95,7 +97,7 @@ class Inbox:
         refused = self._refused
         if refused is None:
             try:
-                self._refused = refused = dict(_refusals(self._folder))
+                self._refused = refused = dict(refused_ones.deliveries(self._folder))
             except StrandlineError as error:
                 return [f"the inbox cannot be read: {error}"]
         return list(refused.values())
@@ -176,24 +178,15 @@ class Inbox:
         self._refused = None
 
     def _remove_leftovers(self) -> None:
-        """Remove staged files of writes that were never delivered, and old refusals."""
+        """Remove staged files that nobody names, and old refusals, of views too."""
         due_us = self._clock.now_us() - round(LEFTOVER_S * 1e6)
         named = set()
         for key in self._pending():
             named |= {file.key for file in letters.decode(self._folder.get(key), key).files}
+        for info in self._folder.list(handovers.WAITING):
+            named |= {file.key for file in handovers.decode(self._folder.get(info.key), "").files}
         old = [info.key for info in self._staged.list(STAGED) if info.modified_us < due_us]
         self._staged.delete([key for key in old if key not in named])
-        refused = [info.key for info in self._folder.list(REFUSED) if info.modified_us < due_us]
-        self._folder.delete(refused)
+        refused_ones.sweep(self._folder, REFUSED, due_us)
+        refused_ones.sweep(self._folder, handovers.REFUSED, due_us)
         self._refused = None
-
-
-def _refusals(folder: Objects) -> Iterator[tuple[str, str]]:
-    for info in folder.list(REFUSED):
-        try:
-            told = letters.decode_refusal(folder.get(info.key), info.key)
-        except NotFound:
-            continue  # whoever delivered it has seen it
-        if told.error == Conflict.code:
-            continue  # somebody else was quicker: nothing is amiss
-        yield info.key, f"a delivery to topic {told.topic!r} was refused: {told.reason}"

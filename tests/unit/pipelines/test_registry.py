@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
+
+import pytest
 
 import strandline
 from strandline.pipelines.engine import Embedded
 from strandline.pipelines.schedule.registry import PIPELINES, Done, Work, arguments_of
 from strandline.topic.progress import silent
+from tests.unit.pipelines.owners import owner
 
 
 def run(name: str, store: str, **arguments: object) -> Done:
@@ -37,3 +41,20 @@ def test_when_it_was_due_stands_in_the_place_of_an_export(data_dir: str, tmp_pat
 
     assert done == Done(rows=1)
     assert (tmp_path / "copies" / "20261117T033000Z" / "_SUCCESS").exists()
+
+
+@pytest.mark.parametrize("open_elsewhere", [False, True])
+def test_a_compaction_by_key_can_be_declared(data_dir: str, open_elsewhere: bool):
+    with strandline.open(data_dir) as store:
+        for n in range(50):
+            store.kv("profiles", history=2).put("ada", b"%d" % n)
+    with contextlib.ExitStack() as stack:
+        if open_elsewhere:
+            stack.enter_context(owner(data_dir))
+
+        done = run("compact", data_dir, topics=["profiles"], keyed=True)
+
+    assert done.failure == ""
+    with strandline.open(data_dir, readonly=True) as store:
+        assert store.topic("profiles").statistics().count == 2
+        assert store.kv("profiles").get("ada") == b"49"

@@ -22,6 +22,7 @@ from strandline.pipelines.compact import compact
 from strandline.pipelines.engine import Engine
 from strandline.pipelines.exporting import export
 from strandline.pipelines.importing import OnBad, import_files
+from strandline.pipelines.keyed import compact_keyed
 from strandline.pipelines.mapping import Fields
 from strandline.pipelines.materialize import materialize
 from strandline.pipelines.rebuild import rebuild
@@ -85,6 +86,8 @@ class CompactArguments(Arguments, frozen=True, kw_only=True):
     """Of ``compact``."""
 
     topics: tuple[str, ...] = ()
+    keyed: bool = False
+    """Whether key-value topics first let go of what no reader of the view can see."""
     file_bytes: int = LakeSettings().file_bytes
     dead_share: float = LakeSettings().dead_share
 
@@ -145,15 +148,27 @@ class RollupArguments(Arguments, frozen=True, kw_only=True):
 
 
 def _compact(given: CompactArguments, work: Work) -> Done:
-    if work.has_no_lake():
+    settings = LakeSettings(file_bytes=given.file_bytes, dead_share=given.dead_share)
+    if given.keyed:
+        told = compact_keyed(
+            work.store,
+            given.topics,
+            engine=work.engine,
+            settings=settings,
+            lake=work.lake,
+            views_url=work.views,
+            progress=work.progress,
+        )
+    elif work.has_no_lake():
         return Done()
-    told = compact(
-        work.lake_place,
-        given.topics,
-        engine=work.engine,
-        settings=LakeSettings(file_bytes=given.file_bytes, dead_share=given.dead_share),
-        progress=work.progress,
-    )
+    else:
+        told = compact(
+            work.lake_place,
+            given.topics,
+            engine=work.engine,
+            settings=settings,
+            progress=work.progress,
+        )
     failure = f"{told.damaged[0].topic}: {told.damaged[0].reason}" if told.damaged else ""
     return Done(rows=told.rows_after, failure=failure)
 
