@@ -1,4 +1,4 @@
-"""A store whose lake is in a real S3, and a Spark whose workers are told how to reach it."""
+"""A store whose lake is in a real S3 or Azure, and a Spark whose workers know how to reach it."""
 
 from __future__ import annotations
 
@@ -27,6 +27,13 @@ PATIENCE_S = 240
 def environment(service: Service, *, port: int | None = None, **other: str) -> dict[str, str]:
     """What docs/guide/object-stores.md says must be set."""
     options = service.options_at(port or service.port)
+    if service.scheme == "az":
+        return {
+            "AZURE_STORAGE_ENDPOINT": options["endpoint"],
+            "AZURE_STORAGE_ACCOUNT_NAME": options["account_name"],
+            "AZURE_STORAGE_ACCOUNT_KEY": options["account_key"],
+            **other,
+        }
     return {
         "AWS_ENDPOINT_URL": options["endpoint"],
         "AWS_ACCESS_KEY_ID": options["access_key_id"],
@@ -44,13 +51,13 @@ class Cloud:
     ) -> None:
         self.service = remote.service
         self.path = path
-        self.url = f"s3://{remote.bucket}/some/prefix"
+        self.url = f"{self.service.scheme}://{remote.bucket}/some/prefix"
         self._spark = spark
         self._patch = patch
         self.spark = self.reach(environment(remote.service))
 
     def reach(self, variables: dict[str, str]) -> SparkSession:
-        """From now on the way to S3 is this one, for the driver and for the workers."""
+        """From now on this is the way to the object store, for the driver and for workers."""
         for name, value in variables.items():
             self._patch.setenv(name, value)
             self._patch.setitem(self._spark.sparkContext.environment, name, value)

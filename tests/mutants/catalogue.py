@@ -23,6 +23,7 @@ from tests.mutants.metrics import METRICS
 from tests.mutants.mutant import Mutant
 from tests.mutants.pipelines import PIPELINES
 from tests.mutants.queues import QUEUES
+from tests.mutants.rebuilding import REBUILDING
 from tests.mutants.reservoir import RESERVOIR
 from tests.mutants.security import SECURITY
 from tests.mutants.series import SERIES
@@ -310,6 +311,7 @@ MUTANTS = {
     ),
     **FAR,
     **PIPELINES,
+    **REBUILDING,
     **RESERVOIR,
     **VIEWS,
     **TABLES,
