@@ -51,8 +51,15 @@ TABLES = {
     ),
     "tables: misfits of rows in a file are not counted again": Mutant(
         "views.table.fold:TableFold._new_ones",
-        "self._misfits += known.misfits",
+        "self._misfits += misfits_among(self.schema, known)",
         "pass",
+        TABLE,
+        "test_misfits_are_counted_once_whatever_is_saved",
+    ),
+    "tables: a file that lacks a seq counts as whole": Mutant(
+        "views.table.files.segments:Segments.all_are_rows",
+        "file.rows <= file.last_seq - file.first_seq",
+        "False",
         TABLE,
         "test_misfits_are_counted_once_whatever_is_saved",
     ),

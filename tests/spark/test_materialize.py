@@ -9,7 +9,7 @@ import pytest
 
 import strandline
 from strandline.errors import StrandlineError
-from strandline.pipelines import materialize
+from strandline.pipelines import Embedded, by_size, materialize
 from strandline.spark import SparkEngine
 from strandline.spark.rooms import room
 from strandline.store import Store
@@ -90,6 +90,32 @@ def test_turns_of_spark_and_of_show_make_the_answer_of_a_fresh_query(engine, dat
             check(store)
             pay(store, 300 + turn, 1)
             check(store)
+
+
+def test_spark_the_embedded_engine_and_both_in_turns_remember_the_same(engine, data_dir):
+    """Each query is remembered three times; one of the three is whatever the size decides."""
+    asked = {name: QUERIES[name] for name in ("alone", "per")}
+    small, large = by_size(lambda: engine), by_size(lambda: engine, threshold=1)
+    with strandline.open(data_dir, start_jobs=False) as store:
+        store.table("pay", zone_rows=256).define(FIELDS)
+        for alias, text in asked.items():
+            for name in ("here", "there", "auto"):
+                store.run(f"REMEMBER {text} AS {alias}-{name}")
+        for turn, (chooser, chosen) in enumerate([(small, "embedded"), (large, "spark")]):
+            pay(store, 50 * turn, 50)
+            store.table("pay").flush()
+
+            here = materialize(store, ["*-here"], engine=Embedded())
+            there = materialize(store, ["*-there"], engine=engine)
+            auto = materialize(store, ["*-auto"], engine=chooser)
+
+            found = [{each.engine for each in done.refreshed} for done in (here, there, auto)]
+            assert found == [{"embedded"}, {"spark"}, {chosen}]
+            for alias, text in asked.items():
+                right = store.run(text)
+                for name in ("here", "there", "auto"):
+                    assert not store.questions.remembered.describe(f"{alias}-{name}").behind
+                    assert alike(store.run(f"SHOW {alias}-{name}"), right), (alias, name, turn)
 
 
 def test_all_of_it_is_computed_again_by_spark_beside_the_writer(engine, data_dir):

@@ -13,7 +13,7 @@ from strandline.errors import Invalid
 from strandline.query.binding import bind
 from strandline.query.execute import Answering
 from strandline.query.parsing import parse
-from strandline.spark import frame, run, sql
+from strandline.spark import frame, rows, run, sql
 from strandline.spark.native import RANGES_MAX
 from strandline.spark.questions import answer
 from strandline.spark.rooms import room
@@ -190,6 +190,29 @@ def test_spark_is_given_no_file_that_the_indexes_rule_out(spark, data_dir):
             1,
         )
         assert told.tuples() == [(50,)]
+
+
+def test_what_is_small_is_one_task_whatever_it_is_made_of(spark, data_dir, monkeypatch):
+    with strandline.open(data_dir, start_jobs=False) as store:
+        table = store.table("pay")
+        table.define({"n": "i64"})
+        table.store_many("c", [{"n": n} for n in range(50)])
+        table.flush()
+        table.define({"n": "i64", "more": "string | null"})
+        table.store_many("c", [{"n": n, "more": "x"} for n in range(50)])
+        table.flush()
+        table.store_many("c", [{"n": n} for n in range(50)])  # in memory
+
+        apart = table.snapshot().read(["n", "more"]).apart()
+        kinds = table.schema.kinds()
+        small = rows.frame_of(room(spark), "pay", kinds, apart)
+        monkeypatch.setattr(rows, "ONE_TASK_BYTES", 0)
+        large = rows.frame_of(room(spark), "pay", kinds, apart)
+
+        assert small.rdd.getNumPartitions() == 1
+        assert large.rdd.getNumPartitions() > 1
+        assert sorted(small.collect(), key=str) == sorted(large.collect(), key=str)
+        assert small.count() == 150
 
 
 def test_rows_that_are_hidden_in_many_places_are_left_out(spark, data_dir):

@@ -34,7 +34,7 @@ refold/          the tasks of a rebuild
 
 from strandline.pipeline_config import Declared
 from strandline.pipelines.compact import CompactSummary, SkippedGroup, compact
-from strandline.pipelines.engine import Embedded, Engine, choose
+from strandline.pipelines.engine import Embedded, Engine, by_size, choose
 from strandline.pipelines.exporting import ExportSummary, export
 from strandline.pipelines.importing import ImportSummary, import_files
 from strandline.pipelines.keyed import compact_keyed
@@ -71,6 +71,7 @@ __all__ = [
     "ScrubFinding",
     "ScrubSummary",
     "SkippedGroup",
+    "by_size",
     "choose",
     "compact",
     "compact_keyed",

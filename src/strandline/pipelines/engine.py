@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from functools import partial
 from typing import Literal, Protocol, TypeVar
 
 from strandline.env.process import cores
@@ -100,6 +101,11 @@ def choose(
         except NotInstalled:
             return Embedded()
     return Embedded()
+
+
+def by_size(spark: Callable[[], Engine], *, threshold: int = SPARK_FROM) -> Chooser:
+    """``auto``, for pipelines that are called from Python: this process for what is small."""
+    return partial(choose, threshold=threshold, spark=spark)
 
 
 def _cancel(futures: dict[Future[Result], int]) -> None:

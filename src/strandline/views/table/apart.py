@@ -35,6 +35,8 @@ class FileRows(NamedTuple):
     """Whether some of its rows are not wanted."""
     rows: int
     """How many may be wanted."""
+    size: int
+    """Bytes of the whole file."""
 
 
 class Apart(NamedTuple):

@@ -10,7 +10,8 @@ away yet, a snapshot takes the file.
 
 **What is saved**: rows in memory, a page of columns for each chunk; schema, counters, and which
 files are the table's. Files are committed on their own, when they are written, so they may be ahead
-of what is saved: rows up to ``flushed`` that come again are not taken again.
+of what is saved: rows up to ``flushed`` that come again are not taken again, and not looked at
+where a file has a row for every seq: whoever opens a large table beside its writer is quick then.
 
 **A file set is used once.** It begins empty whenever the fold begins with nothing, under the next
 number, and the one before is dropped: files of a log that was folded in before, and is another one
@@ -22,8 +23,8 @@ lack some of them nothing changes, so replaying a delete is harmless.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import compress
+import bisect
+from collections.abc import Iterator
 
 import msgspec
 import pyarrow as pa
@@ -44,7 +45,7 @@ from strandline.views.table.files.segments import Segments
 from strandline.views.table.marks import MARK, change_of
 from strandline.views.table.memtable import Chunk, MemTable
 from strandline.views.table.pinned import PinnedTable
-from strandline.views.table.rows import arrow_schema
+from strandline.views.table.rows import arrow_schema, misfits_among
 from strandline.views.table.snapshot import SEQ, TS
 from strandline.views.view import Rows, World
 
@@ -260,12 +261,11 @@ class TableFold:
 
     def _new_ones(self, rows: Rows, flushed: int) -> Rows:
         """Rows that are in no file; among the others those that are no events are counted again."""
-        known = MemTable(1)
-        there = [seq <= flushed for seq in rows.seqs]
-        known.add(self.schema, _chosen(rows, there), flushed)
-        known.chunks()
-        self._misfits += known.misfits
-        return _chosen(rows, [not each for each in there])
+        place = bisect.bisect_right(rows.seqs, flushed)
+        known = _cut(rows, 0, place)
+        if not self.segments.all_are_rows(known.seqs[0], known.seqs[-1]):
+            self._misfits += misfits_among(self.schema, known)
+        return _cut(rows, place, len(rows.seqs))
 
     def _change(self, meta: bytes, data: bytes, seq: int) -> None:
         value = change_of(meta, data, seq, self._depot.name)
@@ -376,7 +376,3 @@ def _parts(rows: Rows) -> Iterator[tuple[Rows, bytes | None]]:
 
 def _cut(rows: Rows, start: int, stop: int) -> Rows:
     return Rows._make(column[start:stop] for column in rows)
-
-
-def _chosen(rows: Rows, keep: Sequence[bool]) -> Rows:
-    return Rows._make(list(compress(column, keep)) for column in rows)

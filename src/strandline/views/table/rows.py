@@ -90,6 +90,15 @@ def fold_rows(schema: Schema, rows: Rows) -> tuple[pa.Table, list[int]]:
     return table_of(schema, seqs, stamps, texts, good_ones), misfits
 
 
+def misfits_among(schema: Schema, rows: Rows) -> int:
+    """How many plain records are no rows: known without making columns."""
+    if not schema.version:
+        return len(rows.seqs)  # from before the first DEFINE
+    found = validator_of(schema).fitting(rows.data)
+    pairs = zip(rows.keys, found, strict=True)
+    return sum(row is None or _context(key) is None for key, row in pairs)
+
+
 def plain_row(
     schema: Schema, seq: int, stamp: int, context: str, row: msgspec.Struct
 ) -> dict[str, Any]:

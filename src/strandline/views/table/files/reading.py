@@ -227,6 +227,7 @@ def _named(chosen: Chosen, wanted: Wanted) -> FileRows:
         last_seq=file.last_seq,
         is_cut=is_cut or hidden > 0,
         rows=chosen.rows,
+        size=file.size,
     )
 
 

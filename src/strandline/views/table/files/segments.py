@@ -133,6 +133,15 @@ class Segments:
         manifest = self.manifest
         return manifest.last_seq if manifest is not None else 0
 
+    def all_are_rows(self, first_seq: int, last_seq: int) -> bool:
+        """Whether files have a row for every seq from here to there."""
+        manifest, next_seq = self.manifest, first_seq
+        for file in manifest.files_between(first_seq, last_seq) if manifest is not None else ():
+            if file.first_seq > next_seq or file.rows <= file.last_seq - file.first_seq:
+                return False
+            next_seq = file.last_seq + 1
+        return next_seq > last_seq
+
     @property
     def hidden(self) -> BitMap64:
         """Seqs that are hidden though a file may hold them. Not to be changed."""

@@ -58,6 +58,28 @@ def test_a_flush_without_rows_moves_on():
     assert table.rows() == rows_of(range(1, 6))
 
 
+@pytest.mark.parametrize(
+    ("first_seq", "last_seq", "all_are"),
+    [
+        (3, 8, True),
+        (4, 4, True),
+        (6, 8, True),
+        (2, 3, False),
+        (8, 9, False),
+        (11, 12, False),
+        (13, 13, False),
+    ],
+)
+def test_a_seq_without_a_row_is_known_by_its_file(first_seq, last_seq, all_are):
+    table = Table()
+    table.add(3, 5)
+    table.add(6, 8)
+    table.add(10, 12)  # answers for 9, too
+    table.segments.add(table_of([]), 13, 14, SCHEMA)
+
+    assert table.segments.all_are_rows(first_seq, last_seq) is all_are
+
+
 def test_opening_for_reading_creates_nothing():
     objects = SimObjects()
 
