@@ -31,6 +31,10 @@ def test_the_quick_demo_ends_well_and_leaves_only_the_store_that_was_named(tmp_p
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert "Every check held" in answer.stdout
     assert [line for line in answer.stderr.splitlines() if line not in NOISE] == []
+    assert "kept fresh by a pipeline beside (embedded)" in answer.stdout
+    assert ("kept fresh by a pipeline beside (spark)" in answer.stdout) != (
+        "left out" in answer.stdout
+    )
     drawn = [] if "left out" in answer.stdout else ["sales.png"]
     assert sorted(os.listdir(tmp_path)) == ["kept", *drawn]
     for path_drawn in drawn:

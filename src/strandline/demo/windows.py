@@ -1,8 +1,8 @@
-"""The chapter of Spark: a stream over the live topic, added up and drawn; and compaction.
+"""The chapter of Spark: a stream over the live topic, added up and drawn; and pipelines.
 
 One thread sells things. Spark follows the topic, adds up the sales of each second, and at the end
 the sums are compared with what was sold. Meanwhile history moves into the lake in small files,
-which are then merged into one.
+which are then merged into one. At last a remembered query of the chapter before is kept fresh.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from strandline.demo import tables
 from strandline.demo.scene import Scene
 from strandline.demo.stage import Stage
 from strandline.errors import NotInstalled
@@ -46,6 +47,7 @@ def show(stage: Stage, scene: Scene) -> None:
             sums = _follow(stage, scene, store, sales, spark)
             _compact(stage, store, sales, spark)
             _write_back(stage, store, sums, spark)
+            _keep_fresh(stage, store, spark)
         _draw(stage, sums, scene.picture)
     finally:
         spark.stop()
@@ -162,6 +164,12 @@ def _write_back(
         count == len(sums),
         f"Spark wrote the {len(sums)} sums to a topic, twice, and each is there once",
     )
+
+
+def _keep_fresh(stage: Stage, store: Store, spark: SparkSession) -> None:
+    from strandline.spark.engine import SparkEngine  # noqa: PLC0415
+
+    tables.kept_fresh(stage, store, SparkEngine(spark))
 
 
 def _draw(stage: Stage, sums: list[tuple[str, str, int, int]], picture: str) -> None:
