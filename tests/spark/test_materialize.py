@@ -12,6 +12,7 @@ from strandline.errors import StrandlineError
 from strandline.pipelines import Embedded, by_size, materialize
 from strandline.spark import SparkEngine
 from strandline.spark.rooms import room
+from strandline.spark.rows import frame_of
 from strandline.store import Store
 from tests.unit.query.remember.world import alike
 
@@ -116,6 +117,24 @@ def test_spark_the_embedded_engine_and_both_in_turns_remember_the_same(engine, d
                 for name in ("here", "there", "auto"):
                     assert not store.questions.remembered.describe(f"{alias}-{name}").behind
                     assert alike(store.run(f"SHOW {alias}-{name}"), right), (alias, name, turn)
+
+
+def test_spark_hears_of_no_file_without_news(spark, data_dir):
+    with strandline.open(data_dir, start_jobs=False) as store:
+        table = store.table("pay", zone_rows=256)
+        table.define(FIELDS)
+        pay(store, 0, 20)
+        table.flush()
+        store.run(f"REMEMBER {QUERIES['by']} AS by")
+        pay(store, 20, 10)
+        table.flush()
+
+        news = store.questions.remembered.begin("by").news()["pay"]
+        made = frame_of(room(spark), "pay", table.schema.kinds(), news.read(["u"]).apart())
+
+        assert table.statistics().files == 2
+        assert len(made.inputFiles()) == 1
+        assert made.count() == 10
 
 
 def test_all_of_it_is_computed_again_by_spark_beside_the_writer(engine, data_dir):
