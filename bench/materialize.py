@@ -127,7 +127,8 @@ def _medians(*works: Callable[[], object]) -> list[float]:
         for work, mine in zip(works, times, strict=True):
             begun = time.perf_counter()
             work()
-            mine += [time.perf_counter() - begun] if counts else []
+            if counts:
+                mine.append(time.perf_counter() - begun)
     return [statistics.median(mine) for mine in times]
 
 
