@@ -19,6 +19,10 @@ something is brought in, and goes up the ladder only as far as it must:
     4  it would fit if less were there               MemoryPressure: retry later
     5  it is larger than share and reserve           TooLarge: it can never fit
 
+What is in ``cache`` can be had again at any time, so a full one is of most use. Nobody is admitted
+there, it borrows nothing, and it is not brought down when it is nearly full: whoever wants to keep
+something asks to ``make_room``, of all who keep something there in turn.
+
 Borrowed is what a share uses beyond its limit, and nothing else: whatever is released is given back
 to the reserve first, and no loan can be forgotten.
 
@@ -52,6 +56,7 @@ HEADROOM = 0.10
 """This part of the limit is asked of evictors on top, so that not every request evicts."""
 
 RESERVE = "reserve"
+CACHE = "cache"
 _PARTS_OF_32 = {
     "log": 4,
     "kv": 12,
@@ -59,7 +64,7 @@ _PARTS_OF_32 = {
     "series": 4,
     "io": 2,
     "checkpoint": 1,
-    "cache": 2,
+    CACHE: 2,
 }
 BUDGET_BYTES_MIN = 32
 
@@ -131,6 +136,11 @@ class Share:
         if self.used + size <= self._calm:
             return  # clearly inside: this is on the path of every append
         self._climb(size)
+
+    def make_room(self, size: int) -> bool:
+        """Evict until so much more fits into the share, and not more; whether it does."""
+        self._evict_until(max(0, self.limit - size), headroom=0)
+        return self.used + size <= self.limit
 
     def evicts(self, evict: Evictor) -> None:
         """Ask this when memory is short: it frees about so many bytes, and says how many."""
@@ -231,9 +241,10 @@ class Budget:
         return self._shares[name]
 
     def run_once(self) -> None:
-        """Bring every share that is above the high mark down to the low one."""
-        for share in self._shares.values():
-            share.relieve()
+        """Bring every share that is above the high mark down to the low one, but for the cache."""
+        for name, share in self._shares.items():
+            if name != CACHE:
+                share.relieve()
 
     def use(self) -> dict[str, ShareUse]:
         """How all eight shares are doing, by name."""

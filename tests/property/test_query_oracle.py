@@ -190,6 +190,14 @@ def test_sequences(question):
 
 
 @settings(max_examples=100, deadline=None)
+@given(question=_questions(steps_max=3, rows=[0, 5, 20]))
+def test_sequences_that_several_threads_match(question):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(execute, "PARTS_ROWS_MIN", 0)
+        _check(*question, arrow_tables)
+
+
+@settings(max_examples=100, deadline=None)
 @given(question=_questions(steps_max=2, rows=MANY))
 def test_questions_whose_tables_do_not_fit_in_memory(question):
     _check(*question, arrow_tables, NO_MEMORY)

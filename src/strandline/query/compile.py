@@ -42,8 +42,6 @@ from strandline.schema import Kind
 from strandline.views.table.condition import Condition, Leaf
 
 MATCHES = "matches"
-PLACE = "#place"
-"""A column that no field can be called."""
 _DIGIT_BITS = 21
 
 
@@ -69,12 +67,6 @@ def sql_of_matches(plan: Plan, dialect: Dialect, *, years: Years | None = None) 
 def sql_of_scan(scan: Scan, dialect: Dialect) -> str:
     """The rows of one event that fulfil its condition, with the columns that are kept."""
     return _told(selected(scan, dialect), dialect)
-
-
-def sql_of_places(scan: Scan, dialect: Dialect, numbered: Numbered) -> str:
-    """The same rows, told by their number in the column PLACE alone."""
-    select = exp.Select(expressions=[column(PLACE)]).from_(_table(scan.relation))
-    return _told(_where(select, scan, dialect, numbered), dialect)
 
 
 def selected(scan: Scan, dialect: Dialect) -> exp.Select:

@@ -41,7 +41,7 @@ class Engine:
     ) -> None:
         self.clock = clock or SystemClock()
         self.memory_max = memory_max
-        self._threads = threads or cores()
+        self.threads = threads or cores()
         self._lock = threading.Lock()
         self._connection: duckdb.DuckDBPyConnection | None = None
         tell_when_forked(self)
@@ -76,7 +76,7 @@ class Engine:
     def _opened(self) -> duckdb.DuckDBPyConnection:
         with self._lock:
             if self._connection is None:
-                self._connection = _connected(self._threads, self.memory_max)
+                self._connection = _connected(self.threads, self.memory_max)
             return self._connection
 
 

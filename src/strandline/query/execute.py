@@ -8,7 +8,7 @@ may leave out zones without a chance. If many rows are left, they are read in tw
 columns that decide which rows come first, then all columns, of the zones with these rows alone.
 
 A sequence: rows of each event that fulfil its own condition, then matches (``sequence.py``), then
-SQL over the columns of the matches.
+SQL over the columns of the matches. Events that are rows of one table share one reading of it.
 
 **Order.** An answer has one right order (``plan.py``), whatever files rows are in. The exception: a
 selection of one event with neither ORDER BY nor LIMIT, for which more than ORDERED_ROWS_MAX rows
@@ -19,26 +19,28 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from strandline.query import sequence
 from strandline.query.bound import Bound
-from strandline.query.compile import MATCHES, PLACE, sql, sql_of_matches, sql_of_places, sql_of_scan
+from strandline.query.compile import MATCHES, sql, sql_of_matches, sql_of_scan
 from strandline.query.engine import Engine, Session, without_zones
 from strandline.query.facts import Profile
-from strandline.query.links import Ints, taken
 from strandline.query.periods import DAY_US
-from strandline.query.plan import Output, Plan, Scan, numbered_enums, plan_of
+from strandline.query.plan import Output, Plan, Scan, plan_of
 from strandline.query.replay import replayed
 from strandline.query.result import Result
-from strandline.query.sequence import Side
+from strandline.query.sequence import Ints, Side
 from strandline.query.shape import shape_of
-from strandline.query.sources import Snapshots, Sources, as_numbers, years_of
+from strandline.query.sources import Snapshots, Sources, years_of
 from strandline.views.table.condition import And, Compare, Condition, In, Value, fields_of
+from strandline.views.table.evaluate import Mask, mask
 from strandline.views.table.snapshot import SEQ
 
 ORDERED_ROWS_MAX = 1_000_000
@@ -46,6 +48,8 @@ TWO_TURNS_ROWS_MIN = 100_000
 """Rows that may be looked at, from which on the first ones are looked for with few columns."""
 TWO_TURNS_FIRST_MAX = 100
 """First rows that are looked up one by one in the second turn."""
+PARTS_ROWS_MIN = 500_000
+"""Rows of a sequence from which on several threads match them."""
 _STREAM_ROWS = 10_000
 _NO_ROW = Compare(SEQ, "<", 0)
 
@@ -157,10 +161,12 @@ class _Question:
     def _matched(self) -> str:
         """Make the matches of a sequence a relation; returns the SQL that is to be asked."""
         plan = self._plan
-        chosen = [self._chosen(scan) for scan in plan.scans]
+        chosen = self._chosen()
         with self._profile.timed("match", self._engine.clock):
             sides = [side_of(scan, rows) for scan, rows in zip(plan.scans, chosen, strict=True)]
-            found = sequence.matches(sides, plan.steps)
+            many = sum(len(side.seqs) for side in sides) >= PARTS_ROWS_MIN
+            parts = self._engine.threads if many else 1
+            found = sequence.matches(sides, plan.steps, parts=parts)
             enough = _enough(plan)
             if enough is not None:
                 found = [rows[:enough] for rows in sequence.in_order(sides[0], found)]
@@ -171,29 +177,32 @@ class _Question:
             years = years_of(joined[plan.bucket.column].chunks)
         return sql_of_matches(plan, "duckdb", years=years)
 
-    def _chosen(self, scan: Scan) -> _Rows:
-        """The rows of an event that fulfil its condition, with the columns that are kept."""
-        reading = self._sources.reading(scan)
+    def _chosen(self) -> list[_Rows]:
+        """The rows of each event that fulfil its condition, with the columns that are kept."""
+        scans = self._plan.scans
+        tables = dict.fromkeys(scan.table for scan in scans)
+        whole = {
+            name: self._whole([scan for scan in scans if scan.table == name]) for name in tables
+        }
+        return [self._rows(scan, whole[scan.table]) for scan in scans]
+
+    def _whole(self, scans: list[Scan]) -> _Columns | None:
+        """What events that are rows of one table need, read once; None when it is too much."""
+        reading = self._sources.reading_of(scans)
         if self._sources.fits(reading):
             tables = self._sources.tables(reading)
             if len({str(table.schema.types) for table in tables}) == 1:
-                table = without_zones(pa.concat_tables(tables))
-                return _Rows(table, None if scan.where is None else self._places(scan, table))
-        self._sources.register(scan, reading)
-        return _Rows(self._ask(sql_of_scan(scan, "duckdb")), None)
+                return _Columns(without_zones(pa.concat_tables(tables)))
+        del self._profile.sources[-len(scans) :]  # nobody reads it
+        return None
 
-    def _places(self, scan: Scan, table: pa.Table) -> Ints:
-        """Where the rows are that fulfil the condition: that is all that is asked of DuckDB, since
-        it would make text of dictionaries."""
-        asked = table.select([name for name in scan.columns if name in fields_of(scan.where)])
-        enums = numbered_enums(scan, asked.column_names)
-        asked = as_numbers(asked, enums)
-        asked = asked.append_column(PLACE, pa.array(np.arange(table.num_rows)))
-        self._session.register(scan.relation, [asked])
-        found = self._ask(sql_of_places(scan, "duckdb", enums))[PLACE].to_numpy()
-        fulfils = np.zeros(table.num_rows, bool)
-        fulfils[found] = True
-        return np.flatnonzero(fulfils)
+    def _rows(self, scan: Scan, whole: _Columns | None) -> _Rows:
+        if whole is not None:
+            with self._profile.timed("choose", self._engine.clock):
+                kept = None if scan.where is None else mask(scan.where, whole.table)
+            return _Rows(whole, kept)
+        self._sources.register(scan, self._sources.reading(scan))
+        return _Rows(_Columns(self._ask(sql_of_scan(scan, "duckdb"))), None)
 
 
 def shaped(table: pa.Table, shape: pa.Schema) -> pa.Table:
@@ -263,27 +272,56 @@ def bound_value(scalar: pa.Scalar) -> Value:
     return value
 
 
+class _Columns:
+    """Rows of a table, columns of which are made numbers when they are first needed."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+        self._links: dict[str, pa.ChunkedArray] = {}
+        self._times: dict[str, Ints] = {}
+
+    def link(self, name: str) -> pa.ChunkedArray:
+        """The same object for the same column."""
+        return self._links.setdefault(name, self.table[name])
+
+    @cached_property
+    def seqs(self) -> Ints:
+        seqs: Ints = self.table[SEQ].to_numpy().view(np.int64)
+        return seqs
+
+    def times(self, name: str) -> Ints:
+        """In microseconds. A missing one is any other: such rows do not count."""
+        if name not in self._times:
+            self._times[name] = _micros(self.table[name])
+        return self._times[name]
+
+
 class _Rows(NamedTuple):
     """Rows of an event, and which of them count: None for all."""
 
-    table: pa.Table
-    places: Ints | None
-
-    def column(self, name: str) -> pa.ChunkedArray:
-        """The values of the rows that count."""
-        values = self.table[name]
-        return values if self.places is None else taken(values, self.places)
+    columns: _Columns
+    kept: Mask | None
 
 
 def side_of(scan: Scan, rows: _Rows) -> Side:
     """Of a sequence, from the rows of an event."""
-    times = rows.column(scan.time)
-    seqs = rows.column(SEQ).to_numpy().astype(np.int64)
-    if pa.types.is_date(times.type):
-        micros: Ints = times.cast(pa.int32()).to_numpy().astype(np.int64) * DAY_US
-    else:
-        micros = times.cast(pa.int64()).to_numpy()
-    return Side(table=scan.table, link=rows.column(scan.link), times=micros, seqs=seqs)
+    columns = rows.columns
+    return Side(
+        table=scan.table,
+        link=columns.link(scan.link),
+        times=columns.times(scan.time),
+        seqs=columns.seqs,
+        kept=rows.kept,
+    )
+
+
+def _micros(times: pa.ChunkedArray) -> Ints:
+    days = pa.types.is_date(times.type)
+    whole = times.cast(pa.int32()).cast(pa.int64()) if days else times.cast(pa.int64())
+    if whole.null_count:
+        whole = pc.fill_null(whole, pc.coalesce(pc.min(whole), 0))
+    plain: Ints = whole.to_numpy()
+    return plain * DAY_US if days else plain
 
 
 def _joined(plan: Plan, chosen: list[_Rows], found: list[Ints]) -> pa.Table:
@@ -292,7 +330,6 @@ def _joined(plan: Plan, chosen: list[_Rows], found: list[Ints]) -> pa.Table:
     columns: dict[str, pa.ChunkedArray] = {}
     for scan, rows, places in zip(plan.scans, chosen, found, strict=True):
         fields = [field for field in scan.kept if f"{scan.prefix}{field}" in needed]
-        at = places if rows.places is None else rows.places[places]
-        few = rows.table.select(fields).take(pa.array(at))
+        few = rows.columns.table.select(fields).take(pa.array(places))
         columns |= {f"{scan.prefix}{field}": few[field] for field in fields}
     return pa.table(columns)

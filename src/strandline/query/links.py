@@ -3,70 +3,119 @@
 The values that count are those of the event with the fewest rows, numbered in their own order. A
 row of another event whose link is not among them can be in no match, and neither can one without a
 link: both have NO_LINK.
+
+Text mostly comes with a dictionary for every zone. Values are looked up once for each place in a
+dictionary, not for each row, and dictionaries are not made one: that would move all numbers twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Ints = npt.NDArray[np.int64]
+from strandline.views.table.evaluate import Mask
+
+Codes = npt.NDArray[np.int32]
 
 NO_LINK = -1
 _WHOLE = pa.decimal128(20, 0)
+_AT_ONCE = 1 << 16
+"""Rows that are looked up together: numpy makes its own copy of the places, in the cache so."""
 
 
-def numbered(links: Sequence[pa.ChunkedArray]) -> list[Ints]:
-    """The links of each event as numbers from 0, or NO_LINK."""
-    links = [_with_one_dictionary(link) for link in _alike(links)]
-    fewest = min(links, key=len)
-    values = pc.unique(fewest).drop_null()
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
+class Numbered(NamedTuple):
+    """Links as numbers."""
+
+    codes: list[Codes]
+    """Of each event, for all of its rows: a number from 0 on, or NO_LINK."""
+    different: int
+    """How many numbers there are."""
+
+
+class _Spread(NamedTuple):
+    """A column as values, and for each row the place of its own."""
+
+    values: pa.ChunkedArray
+    places: Codes | None
+    """-1 for null; None when every row has its own value."""
+
+
+def numbered(links: Sequence[pa.ChunkedArray], kept: Sequence[Mask | None]) -> Numbered:
+    """The links of each event. ``kept`` are the rows that count, None for all; a column that is
+    there twice, as the same object, is looked at once."""
+    different = {id(link): link for link in links}
+    spreads = dict(zip(different, map(_spread, _alike([*different.values()])), strict=True))
+    counts = [
+        len(link) if some is None else np.count_nonzero(some)
+        for link, some in zip(links, kept, strict=True)
+    ]
+    fewest = counts.index(min(counts))
+    values = pc.unique(_used(spreads[id(links[fewest])], kept[fewest])).drop_null()
     values = values.take(pc.sort_indices(values))
-    return [_codes(link, values) for link in links]
+    codes = {each: _codes(spread, values) for each, spread in spreads.items()}
+    return Numbered([codes[id(link)] for link in links], len(values))
 
 
-def taken(link: pa.ChunkedArray, places: Ints) -> pa.ChunkedArray:
-    """The links of some rows. Of text with a dictionary only the numbers are moved."""
+def _spread(link: pa.ChunkedArray) -> _Spread:
     if not pa.types.is_dictionary(link.type):
-        return link.take(pa.array(places))
-    link = _with_one_dictionary(link)
-    indices = pa.chunked_array([chunk.indices for chunk in link.chunks], link.type.index_type)
-    few = indices.combine_chunks().take(pa.array(places))
-    return pa.chunked_array([pa.DictionaryArray.from_arrays(few, _dictionary(link))])
+        return _Spread(link, None)
+    dictionaries: list[pa.Array] = []
+    starts: dict[tuple[int, ...], int] = {}
+    places = np.empty(len(link), np.int32)
+    row = count = 0
+    for chunk in link.chunks:
+        dictionary = chunk.dictionary
+        start = starts.setdefault(_identity(dictionary), count)
+        if start == count:
+            dictionaries.append(dictionary)
+            count += len(dictionary)
+        own = places[row : row + len(chunk)]
+        own[:] = _plain(chunk.indices, -1 - start)
+        own += start
+        row += len(chunk)
+    return _Spread(pa.chunked_array(dictionaries, link.type.value_type), places)
 
 
-def _codes(link: pa.ChunkedArray, values: pa.Array) -> Ints:
+def _identity(values: pa.Array) -> tuple[int, ...]:
+    """The same for arrays that are the same piece of memory: zones may share a dictionary."""
+    buffers = [each.address if each else 0 for each in values.buffers()]
+    return (values.offset, len(values), *buffers)
+
+
+def _plain(numbers: pa.Array, missing: int) -> npt.NDArray[Any]:
+    if numbers.null_count:
+        numbers = pc.fill_null(numbers.cast(pa.int64()), missing)
+    plain: npt.NDArray[Any] = numbers.to_numpy()
+    return plain
+
+
+def _used(spread: _Spread, kept: Mask | None) -> pa.ChunkedArray:
+    """The values that rows really have, maybe some of them several times."""
+    if spread.places is None:
+        return spread.values if kept is None else spread.values.filter(pa.array(kept))
+    used = np.zeros(len(spread.values) + 1, np.bool_)
+    used[spread.places if kept is None else spread.places[kept]] = True
+    return spread.values.filter(pa.array(used[:-1]))
+
+
+def _codes(spread: _Spread, values: pa.Array) -> Codes:
     # All chunks at once: to look values up they are hashed first, at every call. And a missing link
     # is the same as one that nobody else has.
-    if not pa.types.is_dictionary(link.type):
-        found = pc.fill_null(pc.index_in(link, value_set=values, skip_nulls=True), NO_LINK)
-        plain: Ints = found.to_numpy().astype(np.int64)
-        return plain
-    known = pc.index_in(_dictionary(link), value_set=values, skip_nulls=True)
-    codes = np.append(pc.fill_null(known, NO_LINK).to_numpy(), NO_LINK).astype(np.int64)
-    places = [np.empty(0, np.int64)]
-    for chunk in link.chunks:
-        places.append(pc.fill_null(chunk.indices.cast(pa.int64()), len(known)).to_numpy())
-    coded: Ints = codes[np.concatenate(places)]
-    return coded
-
-
-def _with_one_dictionary(link: pa.ChunkedArray) -> pa.ChunkedArray:
-    return link.unify_dictionaries() if pa.types.is_dictionary(link.type) else link
-
-
-def _dictionary(link: pa.ChunkedArray) -> pa.Array:
-    """That of all chunks."""
-    if link.num_chunks:
-        return link.chunk(0).dictionary
-    return pa.array([], link.type.value_type)
+    found = pc.fill_null(pc.index_in(spread.values, value_set=values, skip_nulls=True), NO_LINK)
+    known: Codes = found.to_numpy()
+    if spread.places is None:
+        return known
+    known = np.append(known, np.int32(NO_LINK))
+    codes = np.empty(len(spread.places), np.int32)
+    for row in range(0, len(codes), _AT_ONCE):
+        # A place of -1 is the last one, which is of no link.
+        codes[row : row + _AT_ONCE] = known[spread.places[row : row + _AT_ONCE]]
+    return codes
 
 
 def _alike(links: Sequence[pa.ChunkedArray]) -> list[pa.ChunkedArray]:

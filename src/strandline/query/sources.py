@@ -6,7 +6,7 @@ calculated, and only what the answer needs stays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from strandline.query.facts import Profile, Source
 from strandline.query.plan import NOTHING, Numbered, Scan
 from strandline.query.telling import told
 from strandline.views.table.coding import places
+from strandline.views.table.condition import either
 from strandline.views.table.snapshot import Reading, Snapshot, Top
 
 Snapshots = Callable[[str], Snapshot]
@@ -47,11 +48,24 @@ class Sources:
         """Rows that may fulfil the scan's condition."""
         with self._profile.timed("plan", self._engine.clock):
             found = self.snapshot(scan.table).read(scan.columns, scan.where, top=top)
+        self._tell(scan, found)
+        return found
+
+    def reading_of(self, scans: Sequence[Scan]) -> Reading:
+        """Rows that may fulfil the condition of any of these scans, which are of one table."""
+        columns = dict.fromkeys(name for scan in scans for name in scan.columns)
+        with self._profile.timed("plan", self._engine.clock):
+            where = either(*(scan.where for scan in scans))
+            found = self.snapshot(scans[0].table).read(list(columns), where)
+        for scan in scans:
+            self._tell(scan, found)
+        return found
+
+    def _tell(self, scan: Scan, reading: Reading) -> None:
         condition = told(scan.where) if scan.where else ""
         self._profile.sources.append(
-            Source(table=scan.table, columns=scan.columns, condition=condition, facts=found.facts)
+            Source(table=scan.table, columns=scan.columns, condition=condition, facts=reading.facts)
         )
-        return found
 
     def register(self, scan: Scan, reading: Reading, numbered: Numbered = NOTHING) -> None:
         """Make the rows the scan's relation, with the places of variants in numbered columns."""

@@ -220,6 +220,34 @@ def test_a_share_above_the_high_mark_is_brought_down_to_the_low_one():
     assert calm.used == int(calm.limit * 0.84)
 
 
+def test_a_full_cache_is_left_alone():
+    budget = Budget(TOTAL)
+    share = budget.share("cache")
+    Cache(share, share.limit)
+
+    budget.run_once()
+
+    assert share.used == share.limit
+
+
+def test_room_is_made_of_all_in_turn_and_no_more_than_is_wanted():
+    share = Budget(TOTAL).share("cache")
+    caches = [Cache(share, share.limit // 2) for _ in range(2)]
+
+    for _ in caches:
+        assert share.make_room(100)
+        share.charge(100)
+
+    assert [each.size for each in caches] == [share.limit // 2 - 100] * 2
+
+
+def test_room_is_not_made_of_the_reserve():
+    share = Budget(TOTAL).share("cache")
+    share.charge(share.limit)
+
+    assert not share.make_room(1)
+
+
 def test_two_threads_that_charge_at_once_are_both_counted():
     share = Budget(TOTAL).share("kv")
     other = threading.Thread(target=share.charge, args=(100,))

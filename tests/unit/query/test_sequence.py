@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from strandline.query.bound import BoundStep
 from strandline.query.compile import sql
 from strandline.query.engine import Engine
+from strandline.query.links import numbered
 from strandline.query.plan import plan_of
 from strandline.query.sequence import Side, in_order, matches
 from tests.unit.query.asking import BEGIN_US, HOUR_US, Tables, table
@@ -284,7 +286,8 @@ def _naive(first: Side, second: Side, step: BoundStep) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("direction", ["followed", "preceded"])
 @pytest.mark.parametrize("span", [7, 10**6, 2**63], ids=["equal", "plain", "wide"])
 @pytest.mark.parametrize("names", ["aa", "ab"])
-def test_rows_match_as_one_by_one_in_whatever_order_they_come(direction, span, names):
+@pytest.mark.parametrize("parts", [1, 2, 5])
+def test_rows_match_as_one_by_one_in_whatever_order_they_come(direction, span, names, parts):
     """Times of which few differ, and times that do not fit beside the links."""
     random = np.random.default_rng(11)
     sides = []
@@ -294,10 +297,71 @@ def test_rows_match_as_one_by_one_in_whatever_order_they_come(direction, span, n
         sides.append(Side(name, link, times, random.permutation(rows) + 1))
     step = BoundStep(direction=direction)
 
-    mine = matches(sides, [step])
+    mine = matches(sides, [step], parts=parts)
 
     pairs = zip(sides[0].seqs[mine[0]], sides[1].seqs[mine[1]], strict=True)
     assert sorted((int(a), int(b)) for a, b in pairs) == _naive(*sides, step)
+
+
+def _coded(rows: list[str | None], dictionary: pa.Array) -> pa.DictionaryArray:
+    places = pc.index_in(pa.array(rows, pa.string()), value_set=dictionary)
+    return pa.DictionaryArray.from_arrays(places, dictionary)
+
+
+def test_links_with_a_dictionary_for_each_zone_are_those_of_the_text():
+    first, second = pa.array(["y", "unused", "x"]), pa.array(["z", "x"])
+    chunks = [
+        _coded(["x", None, "y"], first),
+        _coded(["z", "x"], second),
+        _coded([], second),
+        _coded(["y", "x"], first).slice(1),
+    ]
+    links = [pa.chunked_array(chunks), pa.chunked_array([["x", "z", None]], pa.string())]
+
+    found = numbered(links, [None, None])
+
+    assert [each.tolist() for each in found.codes] == [[0, -1, -1, 1, 0, 0], [0, 1, -1]]
+    assert found.different == 2
+
+
+@pytest.mark.parametrize("coded", [False, True])
+def test_links_are_those_of_the_rows_that_count(coded):
+    few = pa.chunked_array([["a", "b"], ["c", None]], pa.string())
+    many = pa.chunked_array([["c", "b", "a", "c", "b"]], pa.string())
+    if coded:
+        few, many = few.dictionary_encode(), many.dictionary_encode()
+
+    found = numbered([few, many], [np.array([False, True, True, True]), None])
+
+    assert [each.tolist() for each in found.codes] == [[-1, 0, 1, -1], [1, 0, -1, 1, 0]]
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_rows_that_do_not_count_are_in_no_match(parts):
+    link = pa.chunked_array([["x", "y", "z"] * 4])
+    times, seqs = np.arange(12), np.arange(12) + 1
+    first = Side("a", link, times, seqs, times < 3)
+    second = Side("a", link, times, seqs, times >= 9)
+
+    found = matches([first, second], [BoundStep(direction="followed")], parts=parts)
+
+    assert sorted(zip(*(each.tolist() for each in found), strict=True)) == [
+        (0, 9),
+        (1, 10),
+        (2, 11),
+    ]
+
+
+def test_missing_times_of_rows_that_do_not_count_do_no_harm():
+    views = [
+        {"at": at, "user": "a", "page": "/", "at_time": None if at == 2 else BEGIN_US + at}
+        for at in (1, 2, 3)
+    ]
+    tables = Tables(table("view", VIEW, views))
+
+    found = _pairs(tables, "QUERY view FOLLOWED BY view LINKED BY user USING at_time")
+
+    assert found == [(1, 3)]
 
 
 def test_extreme_times_do_not_overflow():

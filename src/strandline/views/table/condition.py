@@ -102,6 +102,14 @@ def both(*conditions: Condition | None) -> Condition | None:
     return None if not parts else parts[0] if len(parts) == 1 else And(tuple(parts))
 
 
+def either(*conditions: Condition | None) -> Condition | None:
+    """At least one of these; None asks nothing, and so does the whole."""
+    parts = [*dict.fromkeys(conditions)]
+    if None in parts or len(parts) == 1:
+        return None if None in parts else parts[0]
+    return Or(tuple(part for part in parts if part is not None))
+
+
 def encode(condition: Condition) -> bytes:
     return msgspec.json.encode(condition)
 

@@ -97,6 +97,8 @@ def _leaf(leaf: Leaf, column: pa.ChunkedArray) -> Mask:
 def _chunk(leaf: Leaf, values: pa.Array) -> Mask:
     if isinstance(values, pa.DictionaryArray):
         return _by_dictionary(leaf, values)
+    if isinstance(leaf, Truth) and pa.types.is_boolean(values.type):
+        return _bools(values)
     values = _comparable(values)
     match leaf:
         case Truth():

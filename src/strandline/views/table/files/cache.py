@@ -4,8 +4,9 @@ What is kept is a part: one column of some zones of one file, as they were decod
 goes as a whole, the one that was used least lately first; its zones can be had one by one. Files
 never change, so a part is right as long as it is there.
 
-Memory is a share of the store's. The cache takes what the share has left, never of the reserve:
-what does not fit is read again.
+Memory is a share of the store's, for all tables. Whoever wants to keep something takes what is
+left, never of the reserve, and then what is taken from all tables in turn: so a table that is in
+use grows and one that is not shrinks. What does not fit is read again.
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ class ColumnCache:
         self._parts: OrderedDict[tuple[Place, int], Part] = OrderedDict()
         self._of: dict[Place, list[int]] = {}
         self._numbers = 0
+        self._is_asking = False
         self._flights: dict[object, threading.Lock] = {}
         share.evicts(self._evict)
 
@@ -149,16 +151,19 @@ class ColumnCache:
     def _make_room(self, size: int) -> bool:
         if not self.fits(size):
             return False
-        while self._share.used + size > self._share.limit and self._parts:
-            self._drop(next(iter(self._parts)))
-        return self._share.used + size <= self._share.limit
+        self._is_asking = True
+        try:
+            return self._share.make_room(size)
+        finally:
+            self._is_asking = False
 
     def _evict(self, size: int) -> int:
         if not self._lock.acquire(blocking=False):
             return 0
         try:
             freed = 0
-            while freed < size and (self._parts or self._files):
+            # For a column of ours none of our files is closed: it may be the column's own.
+            while freed < size and (self._parts or (self._files and not self._is_asking)):
                 freed += self._drop_oldest()
             return freed
         finally:
@@ -183,6 +188,7 @@ class ColumnCache:
         self._share.charge(ram - self._files_ram.get(content, 0))
         self._files_ram[content] = ram
         self._files.move_to_end(content)
+        self._make_room(0)
         while len(self._files) > 1 and (
             len(self._files) > _OPEN_MAX or self._share.used > self._share.limit
         ):

@@ -42,12 +42,13 @@ class Table:
         *,
         clock: SimClock | None = None,
         cache_bytes: int = 1 << 24,
+        share: Share | None = None,
         term: int | None = None,
         **options: Any,
     ) -> None:
         self.clock = clock or SimClock()
         self.objects = SimObjects(clock=self.clock) if objects is None else objects
-        self.share = Share(cache_bytes)
+        self.share = Share(cache_bytes) if share is None else share
         self.disk = SimDisk(seed=options.pop("seed", 0))
         self.segments = Segments(
             self.objects,

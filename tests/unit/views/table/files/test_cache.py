@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from strandline.memory import Share
 from strandline.views.table.files import spooled
 from strandline.views.table.files.opened import OpenFile
 from tests.unit.views.table.files.small_table import SCHEMA, Table, rows_of
@@ -52,6 +53,51 @@ def test_memory_is_given_back_when_others_need_it():
     assert before > 100_000
     assert table.share.used <= 2000
     assert len(table.rows()) == 2400
+
+
+def _reads(table: Table, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How often files are read to see all rows."""
+    reads = []
+    read = OpenFile.read
+
+    def counted(self: OpenFile, columns: object, zones: object) -> object:
+        reads.append(columns)
+        return read(self, columns, zones)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OpenFile, "read", counted)
+        assert len(table.rows()) == 2400
+    return len(reads)
+
+
+def test_a_table_that_is_in_use_takes_the_room_of_one_that_is_not(monkeypatch: pytest.MonkeyPatch):
+    idle = grown()
+    idle.rows()
+    share = Share(idle.share.used + 4000)
+    idle, busy = grown(share=share), grown(share=share)
+
+    idle.rows()
+    rounds = [_reads(busy, monkeypatch) for _ in range(8)]
+
+    assert rounds[0] == 6
+    assert rounds[-1] == 0
+    assert share.used <= share.limit
+
+
+def test_room_for_a_column_is_not_made_by_closing_the_files_of_its_table(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    table = grown()
+    table.read(["seq"])
+    opened = table.share.used
+    tight = grown(cache_bytes=opened + 8000)
+    tight.rows()
+    opens = []
+    monkeypatch.setattr(OpenFile, "_footer", lambda self: opens.append(self.path))
+
+    tight.rows()
+
+    assert opens == []
 
 
 def test_files_that_were_merged_away_take_no_memory():
