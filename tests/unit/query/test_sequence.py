@@ -17,6 +17,7 @@ from strandline.query.links import numbered
 from strandline.query.plan import plan_of
 from strandline.query.sequence import Side, in_order, matches
 from tests.unit.query.asking import BEGIN_US, HOUR_US, Tables, table
+from tests.unit.store.world import World
 
 VIEW = {"page": "string", "user": "string | null", "at_time": "datetime | null"}
 PAY = {"amount": "f64", "user": "string | null", "at_time": "datetime | null"}
@@ -314,13 +315,13 @@ def test_links_with_a_dictionary_for_each_zone_are_those_of_the_text():
         _coded(["x", None, "y"], first),
         _coded(["z", "x"], second),
         _coded([], second),
-        _coded(["y", "x"], first).slice(1),
+        _coded(["x", "y"], first).slice(1),
     ]
     links = [pa.chunked_array(chunks), pa.chunked_array([["x", "z", None]], pa.string())]
 
     found = numbered(links, [None, None])
 
-    assert [each.tolist() for each in found.codes] == [[0, -1, -1, 1, 0, 0], [0, 1, -1]]
+    assert [each.tolist() for each in found.codes] == [[0, -1, -1, 1, 0, -1], [0, 1, -1]]
     assert found.different == 2
 
 
@@ -362,6 +363,22 @@ def test_missing_times_of_rows_that_do_not_count_do_no_harm():
     found = _pairs(tables, "QUERY view FOLLOWED BY view LINKED BY user USING at_time")
 
     assert found == [(1, 3)]
+
+
+def test_an_event_without_a_condition_is_not_read_by_that_of_another_one():
+    """Both are rows of one table, whose zones are ruled out."""
+    world = World()
+    steps = world.store.table("step", zone_rows=256)
+    steps.define({"name": "string", "user": "u64"})
+    steps.store_many("a", [{"name": "first", "user": user} for user in range(600)])
+    steps.store_many("z", [{"name": "last", "user": user} for user in (3, 599)])
+    steps.flush()
+
+    asked = 'QUERY step FOLLOWED BY step LINKED BY user WHERE step2.name = "last"'
+    found = world.store.run(f"{asked} RETURN [step.context, step.user]").tuples()
+
+    assert found == [("a", 3), ("a", 599)]
+    world.store.close()
 
 
 def test_extreme_times_do_not_overflow():

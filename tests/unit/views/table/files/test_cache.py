@@ -90,7 +90,7 @@ def test_room_for_a_column_is_not_made_by_closing_the_files_of_its_table(
     table = grown()
     table.read(["seq"])
     opened = table.share.used
-    tight = grown(cache_bytes=opened + 8000)
+    tight = grown(cache_bytes=opened + 1000)
     tight.rows()
     opens = []
     monkeypatch.setattr(OpenFile, "_footer", lambda self: opens.append(self.path))
