@@ -22,6 +22,7 @@ from tests.mutants.memory import MEMORY
 from tests.mutants.metrics import METRICS
 from tests.mutants.mutant import Mutant
 from tests.mutants.pipelines import PIPELINES
+from tests.mutants.questions import QUESTIONS
 from tests.mutants.queues import QUEUES
 from tests.mutants.rebuilding import REBUILDING
 from tests.mutants.reservoir import RESERVOIR
@@ -316,6 +317,7 @@ MUTANTS = {
     **VIEWS,
     **TABLES,
     **ZONES,
+    **QUESTIONS,
     **IDENTITY,
     **KV,
     **QUEUES,

@@ -92,4 +92,25 @@ MEMORY = {
         _SHARES,
         "test_a_share_above_the_high_mark_is_brought_down_to_the_low_one",
     ),
+    "bring a full cache down": Mutant(
+        "memory:Budget.run_once",
+        "if name != CACHE:",
+        "if True:",
+        _SHARES,
+        "test_a_full_cache_is_left_alone",
+    ),
+    "close the files of the column that wants room": Mutant(
+        "views.table.files.cache:ColumnCache._evict",
+        "not self._is_asking",
+        "True",
+        "unit/views/table/files/test_cache",
+        "test_room_for_a_column_is_not_made_by_closing_the_files_of_its_table",
+    ),
+    "make room of one's own alone": Mutant(
+        "views.table.files.cache:ColumnCache._make_room",
+        "return self._share.make_room(size)",
+        "return self._share.used + size <= self._share.limit",
+        "unit/views/table/files/test_cache",
+        "test_a_table_that_is_in_use_takes_the_room_of_one_that_is_not",
+    ),
 }

@@ -55,6 +55,36 @@ def test_the_text_is_one_statement_of_its_dialect(tables, question, dialect):
     assert [type(each) for each in statements] == [exp.Select]
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("QUERY pay WHERE n = 5", "QUERY pay WHERE n = 6"),
+        ("QUERY pay WHERE amount = 0.5", "QUERY pay WHERE amount = 0.25"),
+        ("QUERY pay LIMIT 5", "QUERY pay LIMIT 6"),
+        ("QUERY pay COUNT BY cur", "QUERY pay COUNT BY note"),
+        ("QUERY pay COUNT PER DAY", "QUERY pay COUNT PER WEEK"),
+    ],
+)
+def test_questions_that_differ_have_texts_that_differ(tables, one, other):
+    """Texts are remembered: what one was made of must all count."""
+    texts = [_sql(tables, question) for question in (one, other, one, other)]
+
+    assert texts[0] == texts[2] != texts[1] == texts[3]
+
+
+def test_the_same_plan_is_told_anew_for_another_engine_other_years_and_numbered_enums(tables):
+    plan = plan_of(tables.bound('QUERY pay WHERE cur = "EUR" COUNT PER DAY'))
+
+    texts = {
+        sql(plan, "duckdb", years=[2026]),
+        sql(plan, "duckdb", years=[2025, 2026]),
+        sql(plan, "spark", years=[2026]),
+        sql(plan, "duckdb", years=[2026], numbered=plan.numbered),
+    }
+
+    assert len(texts) == 4
+
+
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_both_dialects_have_the_same_columns(tables, question):
     bound = tables.bound(question)

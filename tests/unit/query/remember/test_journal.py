@@ -77,6 +77,16 @@ def test_a_commit_may_keep_older_runs(journal: Journal):
     assert numbers_of(journal) == [1, 2]
 
 
+def test_of_two_commits_without_rows_on_one_base_only_one_counts(journal: Journal):
+    base = journal.commit(journal.newest(), [Piece(0, rows(1))], closing(1))
+    journal.commit(base, [], closing(2, *base.manifest.runs))
+
+    with pytest.raises(Conflict):
+        journal.commit(base, [], closing(3, *base.manifest.runs))
+
+    assert journal.newest().manifest.marks["t"].position == 2
+
+
 def test_a_commit_without_rows_moves_the_mark_alone(journal: Journal):
     first = journal.commit(journal.newest(), [Piece(0, rows(1))], closing(1))
 

@@ -69,6 +69,18 @@ def test_runs_that_are_too_old_leave_with_the_next_news(machine: Machine):
     assert numbers(machine) == [10]
 
 
+def test_runs_that_are_young_enough_stay_whatever_news_come(machine: Machine):
+    machine.pay(1)
+    machine.remember("a", "QUERY pay RETURN [n]", age_max_us=HOUR_US)
+
+    for n in (2, 3):
+        machine.world.clock.advance(600.0)
+        machine.pay(n)
+        machine.show("a")
+
+    assert numbers(machine) == [1, 2, 3]
+
+
 def test_order_and_limit_are_over_what_is_kept(machine: Machine):
     machine.pay(*range(9, 0, -1))
     machine.remember("a", "QUERY pay RETURN [n] ORDER BY n DESC LIMIT 2", rows_max=4)

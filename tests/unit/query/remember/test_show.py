@@ -199,6 +199,31 @@ def test_rows_that_can_never_be_shown_are_not_kept(machine: Machine):
     assert machine.remembered.describe("best").rows <= 3 * 8
 
 
+@pytest.mark.parametrize("order", ["n DESC", "amount", "amount DESC", "user DESC", "user"])
+def test_the_first_rows_are_found_among_those_that_were_kept(machine: Machine, order: str):
+    """Enough small news that runs are merged, and rows without a chance left out."""
+    text = f"QUERY pay RETURN [n] ORDER BY {order} LIMIT 3"
+    machine.remember("a", text)
+
+    for n in range(40):
+        machine.pay(n * 11 % 40)
+        machine.show("a")
+
+    assert alike(machine.show("a"), machine.fresh(text))
+
+
+def test_news_that_the_query_does_not_ask_for_are_no_state(machine: Machine):
+    machine.pay(*range(1, 10))
+    machine.remember("a", "QUERY pay COUNT, TOTAL n WHERE n < 10")
+
+    for n in range(10, 13):
+        machine.pay(n)
+        machine.show("a")
+
+    described = machine.remembered.describe("a")
+    assert (described.rows, described.runs, described.behind) == (1, 1, 0)
+
+
 def test_an_alias_is_taken_once(machine: Machine):
     machine.remember("a", "QUERY pay")
 

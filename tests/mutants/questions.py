@@ -1,0 +1,120 @@
+"""Mutants of questions: what a command says, what SQL sees, what is remembered, what follows."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_PARSING = "unit/query/test_parsing"
+_POSITIONS = "unit/query/sql/test_positions"
+_SHOW = "unit/query/remember/test_show"
+_JOURNAL = "unit/query/remember/test_journal"
+_RETENTION = "unit/query/remember/test_retention"
+_SEQUENCE = "unit/query/test_sequence"
+
+QUESTIONS = {
+    "language: OR is heard as AND": Mutant(
+        "query.building.conditions:either",
+        "Or(flat)",
+        "And(flat)",
+        _PARSING,
+        "test_and_binds_more_than_or_and_not_most",
+    ),
+    "language: DELETE does not hear FOR": Mutant(
+        "query.building.questions:delete",
+        'context=found.get("for")',
+        "context=None",
+        _PARSING,
+        "test_every_command_is_a_value",
+    ),
+    "language: WITHIN is not heard": Mutant(
+        "query.building.questions:step",
+        "duration_of(duration) if duration else None",
+        "None",
+        _PARSING,
+        "test_a_sequence_has_any_number_of_steps_each_with_a_time",
+    ),
+    "language: REMEMBER keeps more than the text of its query": Mutant(
+        "query.building.questions:remember",
+        "asked.at, at_of(word)",
+        "asked.at, at_of(word) + 2",
+        _PARSING,
+        "test_remember_keeps_the_text_of_its_query_and_what_to_keep",
+    ),
+    "language: every command is known by its text": Mutant(
+        "query.parsing:parse",
+        "and _QUESTION.match(text)",
+        "",
+        _PARSING,
+        "test_what_may_hold_a_key_or_data_is_not_kept",
+    ),
+    "sql: as of a time leaves out the records of that time": Mutant(
+        "query.sql.positions:past_of",
+        "cursor_at(moment_us + 1)",
+        "cursor_at(moment_us)",
+        _POSITIONS,
+        "test_a_map_is_asked_as_of_a_time_with_what_was_over_then",
+    ),
+    "sql: a topic is seen as it is now": Mutant(
+        "query.sql.topics:snapshot_at",
+        "min(snapshot.head_seq, position.heads[topic.name])",
+        "snapshot.head_seq",
+        _POSITIONS,
+        "test_topics_tables_and_series_show_what_there_was_up_to_a_seq",
+    ),
+    "sql: a map of the past shows later versions": Mutant(
+        "query.sql.maps:MapRows._as_of",
+        "if slot.version > self.head_seq:",
+        "if False:",
+        _POSITIONS,
+        "test_a_map_is_what_it_was_at_every_seq",
+    ),
+    "remembered: rows with no chance are not those at the end": Mutant(
+        "query.remember.states:in_front",
+        '"descending" if shape.bound.descending else "ascending"',
+        '"ascending"',
+        _SHOW,
+        "test_the_first_rows_are_found_among_those_that_were_kept",
+    ),
+    "remembered: missing values come first": Mutant(
+        "query.remember.states:in_front",
+        '"at_end"',
+        '"at_start"',
+        _SHOW,
+        "test_the_first_rows_are_found_among_those_that_were_kept",
+    ),
+    "remembered: nothing is kept as a group": Mutant(
+        "query.remember.states:without_nothing",
+        "pc.greater(rows, 0)",
+        "pc.greater_equal(rows, 0)",
+        _SHOW,
+        "test_news_that_the_query_does_not_ask_for_are_no_state",
+    ),
+    "remembered: two commits without rows go on from one": Mutant(
+        "query.remember.journal:Journal.commit",
+        "tag=MARK, meta=going_on, expected_head=head)",
+        "tag=MARK, meta=going_on)",
+        _JOURNAL,
+        "test_of_two_commits_without_rows_on_one_base_only_one_counts",
+    ),
+    "remembered: whatever has an age is too old": Mutant(
+        "query.remember.retention:runs_over",
+        "run.newest_us < now_us - keep.age_max_us",
+        "True",
+        _RETENTION,
+        "test_runs_that_are_young_enough_stay_whatever_news_come",
+    ),
+    "sequences: parts overlap": Mutant(
+        "query.sequence:_Keyed.rows",
+        "among &= self.codes < high",
+        "among &= self.codes <= high",
+        _SEQUENCE,
+        "test_rows_match_as_one_by_one_in_whatever_order_they_come",
+    ),
+    "sequences: a condition of one event is one of all": Mutant(
+        "views.table.condition:either",
+        "if None in parts or len(parts) == 1:",
+        "if len(parts) == 1:",
+        _SEQUENCE,
+        "test_an_event_without_a_condition_is_not_read_by_that_of_another_one",
+    ),
+}
