@@ -23,6 +23,7 @@ Here it is part of the type and changes nothing.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
@@ -83,6 +84,7 @@ class Schema(msgspec.Struct, frozen=True):
 NO_SCHEMA = Schema()
 
 
+@functools.lru_cache(1024)
 def kind_of(text: str, field: str) -> Kind:
     """A type as it is written; an error names the field."""
     optional = _OR_NULL.fullmatch(text.strip())

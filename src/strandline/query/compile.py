@@ -17,6 +17,7 @@ Of a sequence the matches may be a relation, too, when somebody else has found t
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 
 from sqlglot import exp
@@ -50,6 +51,29 @@ def sql(
 ) -> str:
     """The whole plan. Buckets of a time zone in DuckDB need to know when the rows are from, and
     columns of enums may have come as numbers."""
+    return _sql(_Asked(plan, dialect, years, numbered))
+
+
+class _Asked:
+    """What is to be told as SQL, known by what it says: plans hold dicts, which have no hash."""
+
+    def __init__(
+        self, plan: Plan, dialect: Dialect, years: Years | None, numbered: Numbered
+    ) -> None:
+        self.all = (plan, dialect, years, numbered)
+        self._said = repr(self.all)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Asked) and self._said == other._said
+
+    def __hash__(self) -> int:
+        return hash(self._said)
+
+
+@functools.lru_cache(256)
+def _sql(asked: _Asked) -> str:
+    """Questions are asked again and again, and to write one as SQL takes a millisecond."""
+    plan, dialect, years, numbered = asked.all
     if plan.steps:
         found = matches(plan, dialect, [selected(scan, dialect) for scan in plan.scans])
         return _told(_answer(plan, found, dialect, years), dialect)
