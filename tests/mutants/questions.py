@@ -44,7 +44,7 @@ QUESTIONS = {
         "query.parsing:parse",
         "and _QUESTION.match(text)",
         "",
-        _PARSING,
+        "unit/query/test_known_texts",
         "test_what_may_hold_a_key_or_data_is_not_kept",
     ),
     "sql: as of a time leaves out the records of that time": Mutant(

@@ -495,23 +495,3 @@ def test_a_long_list_and_a_long_chain_are_read():
 
     assert len(where(f"x IN ({values})").values) == 5000
     assert len(where(chain).of) == 2000
-
-
-def test_a_question_that_comes_again_is_known():
-    text = "QUERY pay WHERE amount > 5 COUNT"
-
-    assert parse(text) is parse(text)
-    assert parse(text) != parse(text.replace("5", "6"))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        'CREATE USER ada WITH KEY "secret"',
-        'STORE pay FOR ada PAYLOAD {"n": 1}',
-        "DELETE pay FOR ada",
-    ],
-)
-def test_what_may_hold_a_key_or_data_is_not_kept(text):
-    assert parse(text) is not parse(text)
-    assert parse(text) == parse(text)
