@@ -9,13 +9,8 @@ import pytest
 
 from strandline.errors import Corrupt
 from strandline.pipelines import Embedded, cuts, rebuild
-from tests.unit.pipelines.lives import KINDS, host, live, open_lively
+from tests.unit.pipelines.lives import host, live, open_lively
 from tests.unit.pipelines.test_rebuild import SMALL, digest, left_in_the_lake, make
-
-
-@pytest.fixture(params=KINDS)
-def kind(request) -> str:
-    return request.param
 
 
 class Ended(BaseException):
@@ -63,7 +58,10 @@ def end(path: str, kind: str, tasks: int, **options: object) -> None:
         rebuild(path, kind, kind, rows_max=SMALL, engine=Ending(tasks), **options)
 
 
-@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "replace"),
+    [("kv", False), ("kv", True), ("queue", True), ("series", True), ("metrics", False)],
+)
 def test_a_rebuild_that_was_killed_goes_on_where_it_was(data_dir, kind, replace):
     expected = make(data_dir, kind)
     whole = tasks_of(data_dir, kind)
@@ -128,8 +126,10 @@ def test_another_view_other_options_and_a_topic_made_anew_take_nothing_over(data
     assert anew.same
 
 
-@pytest.mark.parametrize("what", ["rebuilt-", "-run-", "-marks-"])
-@pytest.mark.parametrize("damage", ["gone", "flipped"])
+@pytest.mark.parametrize(
+    ("damage", "what"),
+    [("gone", "-run-"), ("flipped", "-run-"), ("flipped", "-marks-"), ("flipped", "rebuilt-")],
+)
 def test_what_a_killed_rebuild_has_left_is_not_trusted(data_dir, what, damage):
     make(data_dir, "kv")
     with open_lively(data_dir) as store:
