@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
+from strandline.server.live.socket import LiveWebSocket
 from tests.server.running import Raw, Running, running
 
 UPGRADE = (
     b"GET /v0/ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
 )
-TEXT, CONTINUED, CLOSE, PING = 1, 0, 8, 9
+TEXT, CONTINUED, CLOSE, PING, PONG = 1, 0, 8, 9, 10
 
 
 def frame(message: bytes, kind: int = TEXT, *, final: bool = True, masked: bool = True) -> bytes:
@@ -95,6 +96,38 @@ def test_messages_cut_anywhere_are_acknowledged_in_their_order(server, durabilit
 
     data = [json.loads(record.data) for record in topic.read(limit=1000).records]
     assert data == [0, 1, 2, 3, "x" * 300] * rounds
+
+
+@pytest.mark.parametrize("left", [1, 7, 40])
+def test_what_uvicorn_needs_to_end_a_frame_is_no_more_than_that(server, monkeypatch, left):
+    """Three reads: a part of a frame that uvicorn answers, a few bytes more of it, and the rest."""
+    topic = server.store.topic(f"owed-{left}")
+    first, last = publish(topic.name, "in two pieces", 1), publish(topic.name, "behind", 2)
+    sent = frame(b"p" * 100, PING) + frame(first[:60], final=False) + frame(first[60:], CONTINUED)
+    sent += frame(last) + frame(b"", PING) + frame(publish(topic.name, "end", 3))
+    cut = 0
+    received = LiveWebSocket.data_received
+
+    def in_three(self: LiveWebSocket, data: bytes) -> None:
+        pieces = [data[:cut], data[cut : cut + left], data[cut + left :]]
+        for piece in pieces if len(data) == len(sent) else [data]:
+            if piece:
+                received(self, piece)
+
+    monkeypatch.setattr(LiveWebSocket, "data_received", in_three)
+    rounds = 0
+    for cut in range(0, len(sent) - left, 23):
+        with server.raw() as raw:
+            frames = Frames(raw)
+            raw.send(sent)
+            told = [frames.next() for _ in range(5)]
+        acks = [json.loads(data)["request_id"] for kind, data in told if kind == TEXT]
+        assert acks == [1, 2, 3]
+        assert [data for kind, data in told if kind == PONG] == [b"p" * 100, b""]
+        rounds += 1
+
+    data = [json.loads(record.data) for record in topic.read(limit=1000).records]
+    assert data == ["in two pieces", "behind", "end"] * rounds
 
 
 def test_a_message_in_pieces_stands_where_its_end_came(server):
