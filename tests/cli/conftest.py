@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import IO, NamedTuple
 
 import msgspec
@@ -115,6 +117,15 @@ def read_until(stream: IO[bytes], wanted: bytes) -> bytes:
         assert chunk, f"no {wanted!r} in {found!r}"
         found += chunk
     return found
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Have a process do nothing until SIGCONT; it has stopped when this returns."""
+    process.send_signal(signal.SIGSTOP)
+    deadline = time.monotonic() + SECONDS_MAX
+    while Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
 
 
 class Remote:

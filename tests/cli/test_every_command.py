@@ -101,6 +101,7 @@ metrics rule remove usage keep cpu
 group ls
 group show orders billing
 group seek orders billing --to earliest
+group alter orders billing --lease 1m
 sql "select count(*) from orders"
 run "DEFINE pay FIELDS {amount: \\"u64\\"}"
 router put all orders copies

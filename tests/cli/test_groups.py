@@ -51,6 +51,34 @@ def test_show_tells_where_a_group_stands(orders: Command):
     }
 
 
+def test_alter_changes_what_is_said_and_nothing_else(orders: Command, data_dir: str):
+    told = orders("group", "alter", "orders", "billing", "--lease", "5m", "--output", "json").json
+    more = orders("group", "alter", "orders", "billing", "--mode", "exclusive", "--window", "9")
+    with strandline.open(data_dir) as store:
+        group = store.group("orders", "billing")
+        options, lag = group.options, group.lag()
+
+    assert (told["group"], told["lease_s"], told["mode"]) == ("billing", 300.0, "shared")
+    assert more.code == 0
+    assert (options.mode, options.lease_s, options.window) == ("exclusive", 300.0, 9)
+    assert (options.deliveries_max, lag) == (5, 3)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (("billing",), "say what to change"),
+        (("billing", "--window", "0"), "window is 1 to"),
+        (("biling", "--window", "5"), "has no group 'biling'"),
+    ],
+)
+def test_alter_refuses_what_cannot_be(orders: Command, given: tuple[str, ...], told: str):
+    answer = orders("group", "alter", "orders", *given)
+
+    assert answer.code == WRONG_USE
+    assert told in answer.err
+
+
 def test_dead_letters_of_a_group_are_counted(orders: Command, data_dir: str):
     with strandline.open(data_dir) as store:
         store.groups.alter("orders", "billing", deliveries_max=1)

@@ -8,7 +8,7 @@ import sys
 import threading
 
 import strandline
-from tests.cli.conftest import SECONDS_MAX, Program, read_until
+from tests.cli.conftest import SECONDS_MAX, Program, read_until, stop
 
 WRITER = """
 import sys, strandline
@@ -75,6 +75,27 @@ def test_tail_ends_when_the_topic_is_deleted(program: Program, data_dir: str):
 
     assert tail.returncode == 2
     assert b"error: there is no topic 'news'" in err
+
+
+def test_tail_tells_all_of_a_topic_that_was_made_anew_between_two_looks(
+    program: Program, data_dir: str
+):
+    with strandline.open(data_dir) as store:
+        store.topic("news").append_many([b"old"] * 3)
+        tail = program.start("tail", "news", "-f")
+        read_until(tail.stdout, b"old\n" * 1)
+        stop(tail)
+        store.delete_topic("news")
+        store.topic("news").append_many([b"new"] * 2)
+        tail.send_signal(signal.SIGCONT)
+        store.topic("news").append(b"newest")
+
+        seen = read_until(tail.stdout, b"newest")
+
+    notice, behind = seen.split(b" are gone (recreated) --\n")
+    assert b"-- records" in notice
+    assert behind.count(b"new\n") == 2
+    assert behind.count(b"newest") == 1
 
 
 def test_a_reader_that_goes_away_is_no_error(program: Program, data_dir: str):

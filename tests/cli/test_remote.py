@@ -9,7 +9,7 @@ import signal
 
 import pytest
 
-from tests.cli.conftest import SECONDS_MAX, Remote, read_until
+from tests.cli.conftest import SECONDS_MAX, Remote, read_until, stop
 from tests.server.running import running
 
 ONLY_FILES = [
@@ -80,6 +80,25 @@ def test_tail_is_told_what_others_append(remote: Remote):
     assert then.count(b"during") == 3
     assert code == 130
     assert tail.stderr.read() == b""
+
+
+def test_tail_tells_all_of_a_topic_that_was_made_anew(remote: Remote):
+    store = remote.server.store
+    store.topic("d.news").append_many([b"old"] * 3)
+    tail = remote.program.start("tail", "d.news", "-f")
+    read_until(tail.stdout, b"3  ")
+    stop(tail)
+    store.delete_topic("d.news")
+    store.topic("d.news").append_many([b"new"] * 2)
+    tail.send_signal(signal.SIGCONT)
+    store.topic("d.news").append(b"newest")
+
+    seen = read_until(tail.stdout, b"newest")
+
+    notice, behind = seen.split(b" are gone (recreated) --\n")
+    assert b"-- records" in notice
+    assert behind.count(b"new\n") == 2
+    assert behind.count(b"newest") == 1
 
 
 def test_tail_goes_on_when_the_server_comes_back(remote: Remote, tmp_path):

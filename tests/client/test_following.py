@@ -170,6 +170,63 @@ def test_a_topic_that_was_made_anew_while_the_server_was_away_is_told(server, pr
     assert lost.value.reason == "recreated"
 
 
+def test_who_stops_following_leaves_no_session_behind(server, name):
+    topic = server.store.topic(name)
+    with strandline.connect(server.url) as store:
+        followed = [store.topic(name).follow() for _ in range(3)]
+        topic.append(b"first")
+        assert [next(each).seq for each in followed] == [1, 1, 1]
+        topic.append(b"told")
+        assert [next(each).seq for each in followed] == [2, 2, 2]
+        during = _sessions(server, name)
+        for each in followed:
+            each.close()
+
+        assert (during, _sessions(server, name)) == (3, 0)
+        assert not any(name in stream.places for stream in list(server.parts.hub.streams))
+
+
+def test_tasks_that_stop_following_leave_no_session_behind(server, name):
+    topic = server.store.topic(name)
+
+    async def follow() -> int:
+        async with strandline.connect_async(server.url) as store:
+            records = (await store.topic(name)).follow()
+            for data in (b"first", b"told"):
+                topic.append(data)
+                await anext(records)
+            during = _sessions(server, name)
+            await records.aclose()
+            return during
+
+    assert asyncio.run(follow()) == 1
+    assert _sessions(server, name) == 0
+
+
+def test_who_stops_following_a_server_that_is_away_is_not_held_up(server, proxy, name):
+    topic = server.store.topic(name)
+    with strandline.connect(proxy.url) as store:
+        records = store.topic(name).follow()
+        for data in (b"first", b"told"):
+            topic.append(data)
+            next(records)
+        proxy.is_away = True
+        try:
+            proxy.cut_all()
+            records.close()
+        finally:
+            proxy.is_away = False
+
+    with pytest.raises(StopIteration):
+        next(records)
+    assert _sessions(server, name) == 1  # until its time is over
+
+
+def _sessions(server: Running, name: str) -> int:
+    """How many sessions watch a topic."""
+    return sum(name in each.marks for each in list(server.parts.hub.sessions._by_wid.values()))
+
+
 def _forget_sessions(server: Running) -> None:
     """As a server does that was restarted."""
     server.on_loop(server.parts.hub.sessions._by_wid.clear)

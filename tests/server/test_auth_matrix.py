@@ -44,6 +44,7 @@ OPEN_ROUTES = {
     "POST /v0/sql": "topics are in the text",
     "POST /v0/watch": "topics are in the body",
     "GET /v0/watch/{wid}": "bound to whoever made it",
+    "DELETE /v0/watch/{wid}": "bound to whoever made it",
     "WEBSOCKET /v0/ws": "topics are in the messages",
 }
 FOR_ANYBODY = ("tells nothing", "the same for everybody")

@@ -110,6 +110,7 @@ def test_a_sync_that_fails_is_told_to_everybody_who_waits_and_to_all_who_come_la
         for waiter in waiters:
             await waiter.spoke.wait()
         durable.wait(placed[-1], late, "x")
+        assert not late.told
         await late.spoke.wait()
 
         assert [type(waiter.told["x"]) for waiter in [*waiters, late]] == [Poisoned] * 5

@@ -14,6 +14,7 @@ from tests.server.asking import Asking, Refusal
 from tests.server.running import DEADLINE_S, Running, running
 
 GROUP = "/v0/groups/orders/billing"
+OPTIONS = ("mode", "lease_s", "deliveries_max", "window", "start")
 WOKEN_S = 15.0
 """Who is woken only by the end of his wait is too late."""
 
@@ -189,6 +190,35 @@ def test_options_of_a_group_that_has_members_stay(http: Asking) -> None:
         http.put(GROUP, {"window": 5})
 
     assert refusal.value.status == 400
+
+
+def test_altered_options_are_told_and_members_join_again(server: Running, http: Asking) -> None:
+    server.store.topic("orders").append_many([b"1", b"2"])
+    member = Member(http, "ada")
+    member.read()
+
+    told = http.send("PATCH", GROUP, {"window": 5, "mode": "exclusive"})
+
+    assert (told["mode"], told["window"], told["deliveries_max"]) == ("exclusive", 5, 5)
+    with pytest.raises(Refusal) as refusal:
+        member.read()
+    assert refusal.value.kind == "fenced"
+    shown = http.put(GROUP, {}), http.get(GROUP)
+    assert all(_only(each, *OPTIONS) == _only(told, *OPTIONS) for each in shown)
+    assert [each["$seq"] for each in Member(http, "ada").read(9)] == [1, 2]
+
+
+def test_one_request_settles_so_many_deliveries_at_most(server: Running, http: Asking) -> None:
+    count_max = server.parts.settings.limits.claim_max
+    server.store.topic("orders").append(b"1")
+    member = Member(http, "ada")
+    (found,) = member.read()
+
+    for verb in ("ack", "nack", "extend"):
+        with pytest.raises(Refusal) as refusal:
+            member.settle(verb, *[found] * (count_max + 1))
+        assert (refusal.value.status, refusal.value.code) == (400, "batch_too_large")
+    assert len(http.get(f"{GROUP}/pending")["pending"]) == 1
 
 
 def test_groups_are_listed_and_deleted(http: Asking) -> None:

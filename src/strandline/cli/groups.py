@@ -1,4 +1,4 @@
-"""``strandline group``: where consumer groups stand in their topics, and moving them.
+"""``strandline group``: where consumer groups stand in their topics, moving and altering them.
 
 What is shown is what is stored: who is a member and who holds which record is known only to the
 process that has the store.
@@ -9,18 +9,19 @@ from __future__ import annotations
 import difflib
 from typing import Annotated, Literal, cast
 
+import msgspec
 from cyclopts import App, Parameter
 
 from strandline.cli.cells import Json, Row, fact_row
 from strandline.cli.opening import find_topic
-from strandline.cli.options import VIEW_TARGET, ViewTarget, microseconds
+from strandline.cli.options import VIEW_TARGET, ViewTarget, microseconds, milliseconds
 from strandline.cli.output import output
 from strandline.cli.viewing import look, writing
 from strandline.errors import Invalid
 from strandline.store import Store
 from strandline.views.groups.groups import DEAD, OFFSETS
 
-app = App(name="group", help="List, show and move consumer groups of topics.")
+app = App(name="group", help="List, show, move and alter consumer groups of topics.")
 
 Topic = Annotated[str, Parameter(metavar="TOPIC", help="Name of the topic.")]
 Group = Annotated[str, Parameter(metavar="GROUP", help="Name of the group.")]
@@ -73,6 +74,43 @@ def seek(
         _must_exist(store, topic, group)
         store.group(topic, group).seek(place, ts=ts)
         output(target.output).one(_row(store, topic, group))
+
+
+@app.command
+def alter(
+    topic: Topic,
+    group: Group,
+    /,
+    *,
+    mode: Literal["shared", "exclusive", "key_shared"] | None = None,
+    lease: str | None = None,
+    deliveries_max: int | None = None,
+    window: int | None = None,
+    target: ViewTarget = VIEW_TARGET,
+) -> None:
+    """Give a group other options. Its members are told, and join again.
+
+    Parameters
+    ----------
+    mode
+        Who gets a record: whoever asks first, the one that joined first, or the one of its key.
+    lease
+        How long a delivery is its worker's: 30s, 15m.
+    deliveries_max
+        How often a record is delivered in vain before it is a dead letter; 0 for ever.
+    window
+        Most records in flight, or looked at and waiting.
+    """
+    lease_s = None if lease is None else milliseconds(lease) / 1000
+    given = {"mode": mode, "lease_s": lease_s, "deliveries_max": deliveries_max, "window": window}
+    said: dict[str, object] = {name: value for name, value in given.items() if value is not None}
+    if not said:
+        raise Invalid("say what to change: --mode, --lease, --deliveries-max or --window")
+    with writing(target) as store:
+        _must_exist(store, topic, group)
+        options = store.groups.alter(topic, group, **said)
+        facts: Json = {"topic": topic, "group": group, **msgspec.structs.asdict(options)}
+        output(target.output).one(fact_row(facts))
 
 
 def _place(text: str) -> int | Literal["earliest", "latest"]:

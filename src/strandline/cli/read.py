@@ -123,7 +123,8 @@ class Cursor:
         self._topic = topic
         self._served = find_topic(store, topic) if is_served(store) else None
         self.node = node
-        self._epoch: int | None = None
+        self.epoch: int | None = None
+        """Of which life of the topic the cursor is, once something was read."""
         self.after = after
 
     def turn(self, limit: int) -> Page:
@@ -133,12 +134,12 @@ class Cursor:
             # Perhaps we only read the log while it was being written: look again, then believe.
             refresh(self._store)
             page = read_again(self._store, lambda: self._read(limit))
-        self.after, self._epoch = page.next, page.epoch
+        self.after, self.epoch = page.next, page.epoch
         return page
 
     def _read(self, limit: int) -> Page:
         found = self._served or find_topic(self._store, self._topic)
-        page = found.read(self.after, limit, node=self.node, epoch=self._epoch)
+        page = found.read(self.after, limit, node=self.node, epoch=self.epoch)
         page.records  # noqa: B018 - decoded here, where a file that is gone can still be met
         return page
 
@@ -151,9 +152,13 @@ def _newest(store: Store, name: str, count: int, node: str | None) -> tuple[list
     while True:
         after = max(head - span, earliest - 1, 0) if count else head
         cursor = Cursor(store, name, after, node)
+        cursor.epoch = statistics.epoch
         records: list[Record] = []
         while cursor.after < head:
-            records += cursor.turn(_PAGE).records
+            page = cursor.turn(_PAGE)
+            records += page.records
+            if page.caught_up:  # before the head that was: it is another topic by now
+                break
         if len(records) >= count or after <= earliest - 1:
             return records[len(records) - min(count, len(records)) :], cursor
         span = span * 4
@@ -176,14 +181,15 @@ def _follow_served(topic: Topic, cursor: Cursor, out: Output) -> None:
     """Records as a server tells them. The client waits for a server that is away for a while."""
     while True:
         try:
-            for record in topic.follow(cursor.after, node=cursor.node):
+            for record in topic.follow(cursor.after, node=cursor.node, epoch=cursor.epoch):
                 out.rows([RecordRow(record)])
                 cursor.after = record.seq
         except RecordsLost as lost:
             gap = Tombstone(gap_from=lost.gap_from, gap_to=lost.gap_to, reason=lost.reason)
             out.notice(tombstone_row(gap))
-            # Of a topic that was made anew everything is new.
-            cursor.after = 0 if lost.reason == "recreated" else lost.gap_to
+            cursor.after = lost.gap_to
+            if lost.reason == "recreated":  # of such a topic everything is new
+                cursor.after, cursor.epoch = 0, topic.read(0, 1).epoch
 
 
 def _print(out: Output, page: Page) -> None:

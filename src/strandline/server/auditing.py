@@ -14,8 +14,9 @@ from strandline.server.routing import Route
 _ACTIONS = frozenset({"create", "config", "delete", "admin"})
 _READS = frozenset({"GET", "HEAD", "WEBSOCKET"})
 _CHANGES = frozenset({"PUT", "PATCH", "DELETE"})
-_ELSEWHERE = ("/v0/kv/", "/v0/tokens")
-"""Of keys a delete is a write like others, and comes as often; tokens have their own entries."""
+_ELSEWHERE = ("/v0/kv/", "/v0/tokens", "/v0/watch/")
+"""Of keys a delete is a write like others, and comes as often; tokens have their own entries; a
+watch session is nothing but what its owner is told."""
 
 
 def is_noted(route: Route) -> bool:

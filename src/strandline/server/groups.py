@@ -20,6 +20,7 @@ from strandline.server.call import Call
 from strandline.server.routing import Answer, Need, Route
 from strandline.server.waiting import Patience
 from strandline.store import Store
+from strandline.views.groups.desk import GroupOptions
 from strandline.views.groups.group import Group
 from strandline.views.groups.member import Delivery, Member
 from strandline.wire import groups as wire
@@ -50,22 +51,30 @@ async def names(call: Call) -> Answer:
 
 async def make(call: Call) -> Answer:
     """Open a group, with these options if it is new."""
-    options = {
-        name: value
-        for name, value in msgspec.structs.asdict(call.body).items()
-        if value is not UNSET
-    }
+    said = _said(call)
 
     def work(store: Store) -> wire.Group:
         topic = store.existing_topic(call.path["topic"])
-        group = store.group(topic.name, call.path["group"], **options)
-        return _group(topic.name, group)
+        group = store.group(topic.name, call.path["group"], **said)
+        return _told(topic.name, group.name, group.options)
+
+    return Answer(await call.parts.bridge.run(work, call.parts.store))
+
+
+async def alter(call: Call) -> Answer:
+    """Give a group other options. Its members are told with ``fenced``, and join again."""
+    topic, name, said = call.path["topic"], call.path["group"], _said(call)
+
+    def work(store: Store) -> wire.Group:
+        return _told(topic, name, store.groups.alter(topic, name, **said))
 
     return Answer(await call.parts.bridge.run(work, call.parts.store))
 
 
 async def describe(call: Call) -> Answer:
-    return Answer(await _ask(call, lambda group: _group(call.path["topic"], group)))
+    return Answer(
+        await _ask(call, lambda group: _told(call.path["topic"], group.name, group.options))
+    )
 
 
 async def delete(call: Call) -> Answer:
@@ -242,11 +251,16 @@ def _delivery(each: Delivery) -> wire.Delivery:
     )
 
 
-def _group(topic: str, group: Group) -> wire.Group:
-    options = group.options
+def _said(call: Call) -> dict[str, object]:
+    """The options that a request says something about."""
+    asked = msgspec.structs.asdict(call.body)
+    return {name: value for name, value in asked.items() if value is not UNSET}
+
+
+def _told(topic: str, name: str, options: GroupOptions) -> wire.Group:
     return wire.Group(
         topic=topic,
-        group=group.name,
+        group=name,
         mode=options.mode,
         lease_s=options.lease_s,
         deliveries_max=options.deliveries_max,
@@ -279,6 +293,15 @@ ROUTES: tuple[Route, ...] = (
         handler=make,
         needs=(Need("consume", "topic"),),
         summary="Open a group, with these options if it is new.",
+        body=wire.GroupOptions,
+        answers={200: wire.Group},
+    ),
+    _route(
+        method="PATCH",
+        path=_PATH,
+        handler=alter,
+        needs=(Need("config", "topic"),),
+        summary="Give a group other options; its members join again.",
         body=wire.GroupOptions,
         answers={200: wire.Group},
     ),

@@ -88,6 +88,16 @@ async def stream(call: Call) -> Response:
     return Watching(call, session, marks)
 
 
+async def forget(call: Call) -> Answer:
+    """DELETE /v0/watch/{wid}."""
+    call.parts.auth.check_live(call.who)
+    hub = call.parts.hub
+    session = hub.sessions.drop(call.path["wid"], call.who.id)
+    if session.stream is not None:
+        hub.close(session.stream)
+    return Answer(live.WatchForgotten(wid=session.wid, forgotten=True))
+
+
 class Watching(Response):
     """The stream of a session. Owned by the loop's thread."""
 
@@ -283,5 +293,14 @@ ROUTES = (
         answers={200: None},
         gives=("text/event-stream",),
         errors=("not_found", "not_acceptable", "throttled"),
+    ),
+    Route(
+        method="DELETE",
+        path="/v0/watch/{wid}",
+        handler=forget,
+        needs=OPEN,
+        summary="Forget a watch session at once; its stream ends",
+        answers={200: live.WatchForgotten},
+        errors=("not_found",),
     ),
 )

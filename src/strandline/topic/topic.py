@@ -406,25 +406,33 @@ class Topic:
         node: str | None = None,
         timeout_s: float | None = None,
         lossy: bool = False,
+        epoch: int | None = None,
     ) -> Iterator[Record]:
         """Records after a cursor, then live ones, until nothing came for ``timeout_s``.
 
-        Lost records raise ``RecordsLost`` unless the caller says that it does not mind.
+        Lost records raise ``RecordsLost`` unless the caller says that it does not mind. With the
+        ``epoch`` that a page told, so does a cursor of an earlier topic of this name.
         """
         check_whole(after=after)
         check_timeout(timeout_s)
-        return self._follow(after, node, timeout_s, lossy=lossy)
+        return self._follow(after, node, timeout_s, epoch, lossy=lossy)
 
     def _follow(
-        self, after: int, node: str | None, timeout_s: float | None, *, lossy: bool
+        self,
+        after: int,
+        node: str | None,
+        timeout_s: float | None,
+        epoch: int | None,
+        *,
+        lossy: bool,
     ) -> Iterator[Record]:
         while True:
-            page = self.read(after, 1024, node=node)
+            page = self.read(after, 1024, node=node, epoch=epoch)
             if page.tombstone is not None and not lossy:
                 gap = page.tombstone
                 raise RecordsLost(self.name, gap.gap_from, gap.gap_to, gap.reason)
             yield from page.records
-            after = page.next
+            after, epoch = page.next, page.epoch
             if page.caught_up and not self.wait_for(after, timeout_s):
                 return
 

@@ -91,6 +91,13 @@ class WatchAnswer(msgspec.Struct, frozen=True, kw_only=True):
     event."""
 
 
+class WatchForgotten(msgspec.Struct, frozen=True, kw_only=True):
+    """DELETE /v0/watch/{wid}."""
+
+    wid: str
+    forgotten: bool
+
+
 class WatchQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """POST /v0/watch?lenient=true leaves unknown topics out instead of refusing."""
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from strandline import Closed, Fenced, Invalid, StrandlineError, UnknownTopic
+from strandline import Closed, Fenced, Invalid, NotFound, StrandlineError, UnknownTopic
 from strandline.views.groups.standing import GroupStatistics, PendingDelivery
 from strandline.views.queue.job import Settled
 
@@ -171,6 +171,37 @@ def test_options_are_those_it_was_opened_with(store, topic):
     assert group.join("m").read() == []
     with pytest.raises(Invalid):
         store.group(topic.name, "o", lease_s=6.0)
+
+
+def test_options_are_altered_and_members_join_again(store, topic):
+    member = store.group(topic.name, "o", lease_s=5.0).join("m")
+    member.read(max=2)[0].ack()
+
+    told = store.groups.alter(topic.name, "o", mode="exclusive", window=7)
+
+    assert (told.mode, told.lease_s, told.window) == ("exclusive", 5.0, 7)
+    with pytest.raises(Closed):
+        member.read()
+    again = store.group(topic.name, "o")
+    assert again.options == told
+    assert [each.seq for each in again.join("m").read(max=9)] == [2, 3, 4, 5]
+    with pytest.raises(Invalid):
+        store.groups.alter(topic.name, "o", lease_s=0)
+    with pytest.raises(Invalid):
+        store.groups.alter(topic.name, "o", colour="red")
+    with pytest.raises(NotFound):
+        store.groups.alter(topic.name, "other", window=1)
+    with pytest.raises(UnknownTopic):
+        store.groups.alter("nothing", "o", window=1)
+
+
+def test_who_alters_a_group_that_is_not_there_makes_nothing(store, name):
+    store.topic(name)
+
+    with pytest.raises(NotFound):
+        store.groups.alter(name, "g", window=1)
+
+    assert store.topics(name) == [name]
 
 
 def test_groups_are_listed_and_deleted(store, topic):

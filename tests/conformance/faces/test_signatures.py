@@ -96,10 +96,7 @@ MISSING = {
     Metrics: {"maintain": INSIDE, "accept": INSIDE},
     Table: {"maintain": INSIDE},
     Views: dict.fromkeys(["check_letters", "companions", "maker", "saved_position"], INSIDE),
-    Groups: {
-        "alter": "makes all members join again: done where the store is",
-        **dict.fromkeys(["close", "find", "look_at"], INSIDE),
-    },
+    Groups: dict.fromkeys(["close", "find", "look_at"], INSIDE),
     Group: {
         **dict.fromkeys(["read", "ack", "nack", "extend", "leave"], "its members have these verbs"),
         "close": "ends the group for everybody: delete it",

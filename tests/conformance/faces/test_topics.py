@@ -172,6 +172,10 @@ def test_a_cursor_of_another_life_is_told(store, name):
 
     assert gap.reason == "recreated"
     assert topic.read(1, epoch=epoch).tombstone is None
+    with pytest.raises(RecordsLost) as lost:
+        next(topic.follow(1, timeout_s=0, epoch=epoch - 1))
+    assert lost.value.reason == "recreated"
+    assert [each.data for each in topic.follow(0, timeout_s=0, epoch=epoch)] == [b"x"]
 
 
 @pytest.mark.parametrize("count", [1, 100])

@@ -105,10 +105,11 @@ def test_what_uvicorn_needs_to_end_a_frame_is_no_more_than_that(server, monkeypa
     first, last = publish(topic.name, "in two pieces", 1), publish(topic.name, "behind", 2)
     sent = frame(b"p" * 100, PING) + frame(first[:60], final=False) + frame(first[60:], CONTINUED)
     sent += frame(last) + frame(b"", PING) + frame(publish(topic.name, "end", 3))
-    cut = 0
+    cuts = range(0, len(sent) - left, 23)
     received = LiveWebSocket.data_received
 
     def in_three(self: LiveWebSocket, data: bytes) -> None:
+        cut = cuts[min(rounds, len(cuts) - 1)]
         pieces = [data[:cut], data[cut : cut + left], data[cut + left :]]
         for piece in pieces if len(data) == len(sent) else [data]:
             if piece:
@@ -116,7 +117,7 @@ def test_what_uvicorn_needs_to_end_a_frame_is_no_more_than_that(server, monkeypa
 
     monkeypatch.setattr(LiveWebSocket, "data_received", in_three)
     rounds = 0
-    for cut in range(0, len(sent) - left, 23):
+    while rounds < len(cuts):
         with server.raw() as raw:
             frames = Frames(raw)
             raw.send(sent)

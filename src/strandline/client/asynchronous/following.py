@@ -7,7 +7,8 @@ A stream that breaks is opened again behind the last event that came whole; a se
 server has forgotten is made anew, from the same cursor in the same life of the topic. Whatever an
 event cannot say exactly (a loss, the end of the topic, bytes that SSE does not keep) is looked at
 in a page. Records come once and in order: those at or before the cursor are dropped, and an event
-that begins behind the cursor is a reason to look.
+that begins behind the cursor is a reason to look. Who stops following says so to the server, which
+would keep the session for minutes; when that is not heard, it does.
 """
 
 from __future__ import annotations
@@ -51,12 +52,13 @@ class AsyncFollowing:
         node: str | None,
         timeout_s: float | None,
         lossy: bool,
+        epoch: int | None,
     ) -> None:
         self._connection = connection
         self._name = name
         self._path = path
         self._after = after
-        self._epoch: int | None = None
+        self._epoch = epoch
         self._node = node
         self._timeout_s = timeout_s
         self._lossy = lossy
@@ -64,6 +66,7 @@ class AsyncFollowing:
         """When something came last."""
         self._many = True
         self._session: WatchAnswer | None = None
+        self._forks = 0
         self._last_id = ""
         self._stream: AsyncListening | None = None
         self._patience = self._fresh_patience()
@@ -84,6 +87,7 @@ class AsyncFollowing:
                         yield record
         finally:
             await self._hang_up()
+            await self._forget()
 
     async def _look(self) -> Page:
         """The page behind the cursor, which moves behind it."""
@@ -156,8 +160,8 @@ class AsyncFollowing:
                 self._since = self._connection.clock.monotonic()
                 return found
             case "tombstone" | "topic-deleted":
-                self._session = None
                 await self._hang_up()
+                await self._forget()
                 return None
             case ":" if self._timeout_s is not None:
                 await self._hang_up()  # what is left of the time is less than the stream waits
@@ -197,6 +201,7 @@ class AsyncFollowing:
             include_tags=True,
             include_micros=True,
         )
+        self._forks = self._connection.forks
         ask = _WATCHING._replace(body=msgspec.json.encode(request))
         return (await self._connection.ask(ask)).told(WatchAnswer)
 
@@ -204,6 +209,12 @@ class AsyncFollowing:
         stream, self._stream = self._stream, None
         if stream is not None:
             await stream.close()
+
+    async def _forget(self) -> None:
+        """Tell the server that the session is over, unless it is that of a parent process."""
+        session, self._session = self._session, None
+        if session is not None and self._forks == self._connection.forks:
+            await self._connection.mention(Ask("DELETE", session.stream_url))
 
     def _left_s(self) -> float:
         """How long nothing may come from now on."""

@@ -239,9 +239,12 @@ class AsyncGroups:
         except UnknownTopic:
             await self._at.connection.ask(_make(topic))
             made = await at.put("", options, wire.Group)
-        told = msgspec.to_builtins(made)
-        wanted = {field: told[field] for field in GroupOptions.__struct_fields__}
-        return AsyncGroup(at, topic, name, msgspec.convert(wanted, GroupOptions))
+        return AsyncGroup(at, topic, name, _options(made))
+
+    async def alter(self, topic: str, name: str, **options: object) -> GroupOptions:
+        """Give a group other options. Its members are told, and join again."""
+        at = self._at.below(known(topic), name)
+        return _options(await at.patch("", options, wire.Group))
 
     async def names(self, topic: str) -> list[str]:
         """The groups that a topic has."""
@@ -251,6 +254,11 @@ class AsyncGroups:
         """Forget where a group stands; whether there was one. Its members are told."""
         at = self._at.below(known(topic), name)
         return (await at.drop("", wire.GroupDeleted)).deleted
+
+
+def _options(told: wire.Group) -> GroupOptions:
+    fields = {name: getattr(told, name) for name in GroupOptions.__struct_fields__}
+    return msgspec.convert(fields, GroupOptions)
 
 
 def _record(told: wire.Delivery) -> Record:

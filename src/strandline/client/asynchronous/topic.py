@@ -206,10 +206,12 @@ class AsyncTopic:
         node: str | None = None,
         timeout_s: float | None = None,
         lossy: bool = False,
+        epoch: int | None = None,
     ) -> AsyncIterator[Record]:
         """Records after a cursor, then live ones, until nothing came for ``timeout_s``.
 
-        Lost records raise ``RecordsLost`` unless the caller says that it does not mind. A server
+        Lost records raise ``RecordsLost`` unless the caller says that it does not mind. With the
+        ``epoch`` that a page told, so does a cursor of an earlier topic of this name. A server
         that is away for a while is waited for, and nothing is left out or told twice.
         """
         check_whole(after=after)
@@ -222,6 +224,7 @@ class AsyncTopic:
             node=node,
             timeout_s=timeout_s,
             lossy=lossy,
+            epoch=epoch,
         )
         return place.records()
 

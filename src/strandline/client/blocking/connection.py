@@ -7,6 +7,7 @@ environment are not used: a token goes to the server that was named, or nowhere.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import ssl
 from typing import NoReturn
@@ -30,6 +31,8 @@ from strandline.env.disk import OsDisk
 from strandline.env.patience import Attempts
 from strandline.errors import Closed
 from strandline.wire.problems import read_problem
+
+_MENTION_S = 1.0
 
 
 class RemoteConnection:
@@ -55,6 +58,8 @@ class RemoteConnection:
         self._closed = False
         self._name = OsDisk().random_id().hex()
         self._sent = itertools.count(1)
+        self.forks = 0
+        """How often it was forked: what was begun before is the parent's."""
         self._left_to_parent: list[httpx2.Client] = []
         self._streams: dict[int, httpx2.Response] = {}
         """Answers that go on, by their identity."""
@@ -115,6 +120,15 @@ class RemoteConnection:
         self._streams.pop(id(response), None)
         response.close()
 
+    def mention(self, ask: Ask) -> None:
+        """Say something once, for the server's sake: nobody minds when it is not heard."""
+        if self._closed:
+            return
+        url, headers = self.address.url + ask.path, _headers(ask)
+        # RuntimeError: it was closed at this very moment.
+        with contextlib.suppress(httpx2.HTTPError, RuntimeError):
+            self._http.request(ask.method, url, headers=headers, timeout=_MENTION_S)
+
     def close(self) -> None:
         """Close all connections. Twice is fine."""
         self._closed = True
@@ -126,6 +140,7 @@ class RemoteConnection:
         """In a forked child: the connections are the parent's, so make others when needed."""
         self._left_to_parent.append(self._http)  # closing them here could say so to the server
         self._streams = {}
+        self.forks += 1
         self._http = self._fresh()
         self._name = OsDisk().random_id().hex()
 

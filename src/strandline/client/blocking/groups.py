@@ -240,9 +240,12 @@ class RemoteGroups:
         except UnknownTopic:
             self._at.connection.ask(_make(topic))
             made = at.put("", options, wire.Group)
-        told = msgspec.to_builtins(made)
-        wanted = {field: told[field] for field in GroupOptions.__struct_fields__}
-        return RemoteGroup(at, topic, name, msgspec.convert(wanted, GroupOptions))
+        return RemoteGroup(at, topic, name, _options(made))
+
+    def alter(self, topic: str, name: str, **options: object) -> GroupOptions:
+        """Give a group other options. Its members are told, and join again."""
+        at = self._at.below(known(topic), name)
+        return _options(at.patch("", options, wire.Group))
 
     def names(self, topic: str) -> list[str]:
         """The groups that a topic has."""
@@ -252,6 +255,11 @@ class RemoteGroups:
         """Forget where a group stands; whether there was one. Its members are told."""
         at = self._at.below(known(topic), name)
         return (at.drop("", wire.GroupDeleted)).deleted
+
+
+def _options(told: wire.Group) -> GroupOptions:
+    fields = {name: getattr(told, name) for name in GroupOptions.__struct_fields__}
+    return msgspec.convert(fields, GroupOptions)
 
 
 def _record(told: wire.Delivery) -> Record:

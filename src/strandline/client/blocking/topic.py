@@ -205,10 +205,12 @@ class RemoteTopic:
         node: str | None = None,
         timeout_s: float | None = None,
         lossy: bool = False,
+        epoch: int | None = None,
     ) -> Iterator[Record]:
         """Records after a cursor, then live ones, until nothing came for ``timeout_s``.
 
-        Lost records raise ``RecordsLost`` unless the caller says that it does not mind. A server
+        Lost records raise ``RecordsLost`` unless the caller says that it does not mind. With the
+        ``epoch`` that a page told, so does a cursor of an earlier topic of this name. A server
         that is away for a while is waited for, and nothing is left out or told twice.
         """
         check_whole(after=after)
@@ -221,6 +223,7 @@ class RemoteTopic:
             node=node,
             timeout_s=timeout_s,
             lossy=lossy,
+            epoch=epoch,
         )
         return place.records()
 

@@ -117,6 +117,12 @@ class Sessions:
         found.used_at = self._clock.monotonic()
         return found
 
+    def drop(self, wid: str, owner: str) -> Session:
+        """Forget the session of this id, if it is his."""
+        found = self.find(wid, owner)
+        del self._by_wid[wid]
+        return found
+
     def leave(self, session: Session, stream: Stream) -> None:
         """A stream of a session has ended: it is kept for a while."""
         if session.stream is stream:

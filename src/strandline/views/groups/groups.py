@@ -65,9 +65,10 @@ class Groups:
         """Give a group other options. Its members are told, and join again."""
         found = self._topics.existing_topic(topic)
         with self._lock:
-            kept = self._kept(found, name)
-            before = kept.load()
-            if before is None:
+            has_groups = self._is_there(found.name + OFFSETS)  # to ask for one makes none
+            kept = self._kept(found, name) if has_groups else None
+            before = None if kept is None else kept.load()
+            if kept is None or before is None:
                 raise NotFound(f"topic {topic!r} has no group {name!r}")
             changed = options_of(msgspec.structs.asdict(before) | options)
             kept.save(changed)

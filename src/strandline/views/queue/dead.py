@@ -33,6 +33,7 @@ from strandline.views.queue.codec import BURY, DEAD, END, Job, Seqs, Word, decod
 from strandline.views.queue.fold import JOB_BYTES, JOBS, LEASES, Burial, QueueFold
 from strandline.views.queue.keys import taken
 from strandline.views.queue.letter import WORN_OUT, DeadLetter, Where
+from strandline.views.queue.own_letters import OwnLetters
 from strandline.views.queue.settling import said
 from strandline.views.view import Draft
 
@@ -67,12 +68,15 @@ class DeadLetters:
         """Whether the letters of the newest redrive are known to be gone."""
         self._mark = mark_of(host.topics[JOBS].identity[0]) if dead_letter_of(host) else None
         """The node of its letters, where there may be others."""
+        self._counted = OwnLetters(self._mark) if self._mark else None
         self._producer = self._mark or PRODUCER
 
     def count(self) -> int:
-        """How many there are in their topic."""
+        """How many there are of this queue."""
         topic = self._found()
-        return 0 if topic is None else topic.statistics().count
+        if topic is None:
+            return 0
+        return topic.statistics().count if self._counted is None else self._counted.count(topic)
 
     def letters(self, *, after: int = 0, limit: int = 100) -> list[DeadLetter]:
         """Dead letters behind a seq, oldest first."""

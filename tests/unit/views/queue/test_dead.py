@@ -69,6 +69,41 @@ def test_queues_may_share_a_topic_of_dead_letters_and_each_has_its_own():
     assert "mails:dead" not in world.store.topics()
 
 
+def test_each_queue_counts_its_own_letters_of_a_topic_that_they_share():
+    world = World()
+    mails = world.store.queue("mails", deliveries_max=1, dead_letter="failed")
+    calls = world.store.queue("calls", deliveries_max=1, dead_letter="failed")
+    told = []
+
+    def tell() -> None:
+        numbers = [queue.statistics().dead for queue in (mails, calls)]
+        assert numbers == [queue.dead.count() for queue in (mails, calls)]
+        told.append(tuple(numbers))
+
+    tell()
+    mails.put_many([b"m1", b"m2", b"m3"])
+    calls.put(b"c1")
+    world.store.topic("failed").append(b"by hand")
+    for queue in (mails, calls):
+        _wear_out(world, queue)
+        queue.claim(100)
+    tell()
+    mails.dead.purge(lambda letter: letter.data == b"m2")
+    tell()
+    calls.dead.redrive()
+    tell()
+    _wear_out(world, calls)
+    calls.claim(100)
+    tell()
+    world.kill()
+    mails, calls = (world.store.queue(name) for name in ("mails", "calls"))
+    tell()
+    world.store.topic("failed").alter(cap_records=1)
+    tell()
+
+    assert told == [(0, 0), (3, 1), (2, 1), (2, 0), (2, 1), (2, 1), (0, 1)]
+
+
 @pytest.mark.parametrize("shards", [SMALL_WAL, FOUR_SHARDS])
 def test_a_named_topic_of_dead_letters_is_known_after_a_kill(shards):
     world = World(wal=shards)
