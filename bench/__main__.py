@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import platform
-import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 import msgspec
@@ -32,6 +31,7 @@ from bench import (
 )
 from bench.measure import Figure
 from bench.peers import Peers, warm_up
+from bench.places import scratch
 from strandline.env.process import tune_for_throughput
 
 
@@ -53,11 +53,8 @@ def main() -> None:
     tune_for_throughput()
     if args.folder is not None:
         Path(args.folder).mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="strandline-bench-", dir=args.folder))
-    try:
+    with scratch(args.folder) as folder:
         figures = _run(folder, args.only, args.scale)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     judged = [figure for figure in figures if figure.met is not None]
     missed = [figure.name.strip() for figure in judged if not figure.met]
     print(f"\n{len(judged) - len(missed)} of {len(judged)} goals met")
@@ -110,9 +107,10 @@ def _run(folder: Path, only: list[str] | None, scale: float) -> list[Figure]:
     }
     for name, group in groups.items():
         if only is None or name in only:
-            for figure in group():
-                _print(figure)
-                figures.append(figure)
+            with contextlib.closing(group()) as found:  # its servers end before their folder goes
+                for figure in found:
+                    _print(figure)
+                    figures.append(figure)
     return figures
 
 

@@ -10,7 +10,6 @@ import importlib.util
 import random
 import shutil
 import statistics
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any, Protocol
 
 import strandline
 from bench.measure import Figure, rate
+from bench.places import scratch
 from strandline.settings import GIB, Settings, ViewSettings
 from strandline.views.kv.values import Entry
 
@@ -335,12 +335,9 @@ def main() -> None:
     parser.add_argument("--keys", type=int, nargs="+", default=list(SIZES[:3]))
     parser.add_argument("--scale", type=float, default=1.0)
     given = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="strandline-bench-"))
-    try:
+    with scratch() as folder:
         for figure in run(folder, scale=given.scale, sizes=given.keys):
             _print(figure)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

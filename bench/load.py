@@ -13,6 +13,7 @@ Bytes are told as ``SIZE bytes``.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import shutil
@@ -83,6 +84,7 @@ def client() -> tuple[tuple[str, ...], str]:
         folder = Path(tempfile.gettempdir()) / f"strandline-bench-load-{os.getuid()}"
         folder.mkdir(mode=0o700, exist_ok=True)
         source, program = Path(__file__).with_name("load.c"), folder / f"load-{os.getpid()}"
+        atexit.register(program.unlink, missing_ok=True)
         command = [compiler, "-O2", "-o", str(program), str(source)]
         if subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode == 0:
             return (str(program),), ""

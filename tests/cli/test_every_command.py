@@ -1,7 +1,8 @@
 """Promise: every command of the installed program runs, and says in one line what is wrong.
 
-Sessions, line by line, in processes of their own: what one line makes, the next ones use. The
-commands are those that the program itself knows, so a new one fails here until a line runs it.
+Sessions, line by line, in processes of their own (``forking.py``): what one line makes, the next
+ones use. The commands are those that the program itself knows, so a new one fails here until a line
+runs it.
 
     {ticket}   a field of the last JSON that was printed
     ... &      is stopped, as by Ctrl-C, once it says that it serves
@@ -11,15 +12,17 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
+import shutil
 import sysconfig
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from strandline.cli.main import make_app
-from tests.cli.conftest import PROGRAM, Program, read_until
+from tests.cli.conftest import PROGRAM, Program, environment_of, read_until
+from tests.cli.forking import Forking
 from tests.docs.test_command_line import _commands
 from tests.unit.lake.small_lake import fill, open_small
 
@@ -169,6 +172,7 @@ context show
 context ls
 context rm here
 """
+Run = Callable[[str], tuple[int, str, str]]
 DECLARED = '[[store.pipelines.declared]]\nname = "daily"\npipeline = "scrub"\nevery = "1d"\n'
 """A file of settings for commands that want one."""
 MISTAKES = {
@@ -202,18 +206,49 @@ def _parts() -> dict[str, list[str]]:
     return parts
 
 
-@pytest.mark.parametrize("part", _parts())
-def test_every_command_runs(program: Program, tmp_path: Path, data_dir: str, part: str):
-    with open_small(data_dir) as store:
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a store that has a little of everything."""
+    folder = tmp_path_factory.mktemp("prepared")
+    with open_small(str(folder / "data")) as store:
         fill(store)  # the topic orders, most of it in the lake
         with store.group("orders", "billing").join("w"):
             pass
-    (tmp_path / "declared.toml").write_text(DECLARED)
+    (folder / "declared.toml").write_text(DECLARED)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def forking() -> Iterator[Forking]:
+    with Forking() as made:
+        yield made
+
+
+@pytest.fixture
+def run(forking: Forking, tmp_path: Path) -> Run:
+    """Runs a line in a folder of the test's own, on the store in it."""
+    environment = environment_of(str(tmp_path / "data")) | {"HOME": str(tmp_path)}
+
+    def call(line: str) -> tuple[int, str, str]:
+        tokens = shlex.split(line.removesuffix("&"))
+        process = forking.start(tokens, folder=os.fspath(tmp_path), environment=environment)
+        if line.endswith("&"):
+            read_until(process.stderr, b"serving ")
+            process.interrupt()
+        metrics = line.startswith("metrics write")
+        return process.ended(b"cpu,host=a load=0.5\n" if metrics else b"")
+
+    return call
+
+
+@pytest.mark.parametrize("part", _parts())
+def test_every_command_runs(run: Run, prepared: Path, tmp_path: Path, part: str):
+    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
     failures = {}
     printed: dict[str, str] = {}
 
     for line in _parts()[part]:
-        answer = _run(program, tmp_path, line.format_map(printed) if "{ticket}" in line else line)
+        answer = run(line.format_map(printed) if "{ticket}" in line else line)
         if answer[0]:
             failures[line] = answer
         elif line.endswith("--output json"):
@@ -238,8 +273,8 @@ def test_a_line_runs_the_command_that_it_names_and_no_other():
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_told_in_two_lines(program: Program, tmp_path: Path, mistake: str):
-    code, _, err = _run(program, tmp_path, MISTAKES[mistake])
+def test_a_mistake_is_told_in_two_lines(run: Run, mistake: str):
+    code, _, err = run(MISTAKES[mistake])
 
     message, hint = err.splitlines()
     assert code in (1, 2)
@@ -248,22 +283,16 @@ def test_a_mistake_is_told_in_two_lines(program: Program, tmp_path: Path, mistak
     assert "bug in strandline" not in message
 
 
+def test_the_installed_program_runs(program: Program):
+    outcomes = []
+    for tokens in (["topic", "create", "news"], ["topic", "info", "news"], ["tial", "news"]):
+        process = program.start(*tokens, program=REAL)
+        process.communicate(timeout=120)
+        outcomes.append(process.returncode)
+
+    assert outcomes == [0, 0, 2]
+
+
 def _command_of(line: str, known: set[str]) -> str | None:
     """The command that a line runs: the longest name that it begins with."""
     return max((name for name in known if f"{line} ".startswith(f"{name} ")), key=len, default=None)
-
-
-def _run(program: Program, folder: Path, line: str) -> tuple[int, str, str]:
-    lines = b"cpu,host=a load=0.5\n" if line.startswith("metrics write") else b""
-    tokens = shlex.split(line.removesuffix("&"))
-    process = program.start(*tokens, program=[*_in(folder), *REAL])
-    if line.endswith("&"):
-        read_until(process.stderr, b"serving ")
-        process.send_signal(signal.SIGINT)
-    out, err = process.communicate(lines, timeout=120)
-    return process.returncode, out.decode(), err.decode()
-
-
-def _in(folder: Path) -> list[str]:
-    """Starts a program in a folder."""
-    return ["env", "-C", os.fspath(folder), f"HOME={folder}"]

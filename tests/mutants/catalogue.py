@@ -28,6 +28,7 @@ from tests.mutants.rebuilding import REBUILDING
 from tests.mutants.reservoir import RESERVOIR
 from tests.mutants.security import SECURITY
 from tests.mutants.series import SERIES
+from tests.mutants.served import SERVED
 from tests.mutants.tables import TABLES
 from tests.mutants.transfers import TRANSFERS
 from tests.mutants.views import VIEWS
@@ -322,6 +323,7 @@ MUTANTS = {
     **KV,
     **QUEUES,
     **SERIES,
+    **SERVED,
     **METRICS,
     **GROUPS,
     **MEMORY,

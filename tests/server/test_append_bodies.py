@@ -118,3 +118,29 @@ def _stream(table: pa.Table, compression: str | None = None) -> bytes:
     with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
         stream.write_table(table)
     return sink.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize("kind", ["application/json", NDJSON, ARROW])
+def test_whatever_the_body_an_append_at_another_head_leaves_nothing(face, kind):
+    topic = f"headed-{kind.partition('/')[2].partition('.')[0]}"
+    face.append(topic, 1)
+    table = pa.table({"data": [b"2"]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    bodies = {
+        "application/json": b'{"records":[{"data":2}]}',
+        NDJSON: b'{"data":2}\n',
+        ARROW: sink.getvalue().to_pybytes(),
+    }
+    statuses = [
+        face.client.post(
+            f"/v0/topics/{topic}?expected_head_seq={head}",
+            content=bodies[kind],
+            headers={"content-type": kind},
+        ).status_code
+        for head in (0, 2, 1, 1)
+    ]
+
+    assert statuses == [409, 409, 200, 409]
+    assert values(face.diff(topic)) == [1, 2]

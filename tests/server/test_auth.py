@@ -396,6 +396,25 @@ def test_the_start_is_in_the_audit_log_with_what_was_found(auth: Auth, world: Wo
     assert (entry.kind, entry.what["health"]) == ("start", "green")
 
 
+def test_the_start_tells_what_is_wrong_with_the_store(auth: Auth, world: World):
+    world.store.topic("a").append_many([b"1", b"2"])
+    world.store.topic("b", cap_records=1, discard="reject")
+    world.store.routers.put("r", source="a", dest="b", start="earliest")
+    world.store.routers.run_once()
+
+    async def scene() -> None:
+        auth.start()
+        await auth.stop()
+
+    asyncio.run(scene())
+    world.store.sync()
+
+    entry = decoded(read_all(world.store.existing_topic(AUDIT))[0])
+    assert (entry.kind, entry.what["health"]) == ("start", world.store.health().status)
+    assert entry.what["health"] != "green"
+    assert entry.what["found"].startswith("router 'r' is held")
+
+
 def test_the_start_names_the_files_that_were_taken_out_of_use(tmp_path: Path):
     with Store(str(tmp_path / "data")) as store:
         store.topic("news").append(b"x")

@@ -80,6 +80,18 @@ def test_a_histogram_adds_up(tmp_path):
     assert values[-1] == numbers["strandline_wal_fsync_latency_us_count", (("shard", "0"),)]
 
 
+def test_how_long_syncs_took_is_told_in_microseconds(tmp_path):
+    with running(tmp_path) as server, Face(server) as face:
+        face.append("a", 1, config={"durable": True})
+        (before,) = server.store.log_numbers()
+        told = face.good("GET", "/v0/metrics", headers={"accept": "application/json"})
+        (after,) = server.store.log_numbers()
+
+    (total,) = told["strandline_wal_fsync_latency_us_sum"]
+    assert 0 < before.sync_total_us <= total["value"] <= after.sync_total_us
+    assert before.sync_total_us > sum(before.sync_counts)  # no disk syncs in a microsecond
+
+
 def test_topics_have_no_lines_of_their_own_unless_asked_for(tmp_path):
     with running(tmp_path) as server, Face(server) as face:
         face.put("secret-name")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from strandline.security.scopes import parse
+from strandline.server.settings import LiveSettings, ServerSettings
 from tests.server.running import DEADLINE_S, Running, running
 
 EVENTS = {"accept": "text/event-stream"}
@@ -101,13 +103,38 @@ def test_revoking_ends_a_stream(server: Running, kind: str):
 
 @pytest.mark.parametrize("kind", STREAMS)
 def test_revoking_another_token_leaves_a_stream_alone(server: Running, kind: str):
-    other = server.parts.auth.registry.create(scopes=parse("read"), creator="test")
+    scopes = parse("read,consume,write:orders*")
+    server.tokens["other"] = server.parts.auth.registry.create(scopes=scopes, creator="test").text
+    path = session(server, "other") if kind == "watch" else STREAMS[kind](server)
+    others = Stream(server, path, bearer(server, "other"))
     stream = Stream(server, STREAMS[kind](server), bearer(server, "guest"))
 
-    server.parts.auth.registry.revoke(other.token.id)
+    revoke(server, "other")
 
-    assert not stream.wait_ended(1.5)
-    assert stream.status == 200
+    assert others.wait_ended()
+    assert not stream.wait_ended(0.3)
+    assert (others.status, stream.status) == (200, 200)
+
+
+def test_a_stream_ends_when_who_watches_may_read_its_topic_no_longer(tmp_path: Path):
+    settings = ServerSettings(live=LiveSettings(recheck_s=0.1))
+    login = base64.b64encode(b"ada:correct horse").decode()
+    headers = {"authorization": f"Basic {login}"}
+    with running(tmp_path, settings=settings, tokens={"root": "all"}) as server:
+        server.store.run('DEFINE orders FIELDS {amount: "u64"}')
+        users = server.store.questions.users
+        users.create("ada", key="correct horse")
+        users.grant("ada", ("READ",), ["orders"])
+        made = httpx2.post(
+            f"{server.url}/v0/watch", json={"topics": {"orders": {}}}, headers=headers
+        )
+        stream = Stream(server, made.json()["stream_url"], headers)
+        assert (stream.status, stream.wait_ended(0.3)) == (200, False)
+
+        users.revoke("ada", ("READ",), ["orders"])
+
+        assert stream.wait_ended()
+    assert '"forbidden"' in stream.text
 
 
 def test_nothing_is_told_on_a_stream_after_its_token_was_revoked(server: Running):

@@ -90,6 +90,27 @@ def test_at_the_limit_appends_are_told_when_to_come_again():
     assert problem.detail["retry_after_ms"] > 0
 
 
+def test_refusing_ends_when_half_of_the_line_is_gone():
+    governor = pressed(FULL)
+    seen = [governor.is_refusing]
+    for ingest in (INGEST_FULL - 1, INGEST_FULL // 2, INGEST_FULL // 2 - 1, INGEST_FULL - 1):
+        governor.sample(FULL._replace(ingest=ingest))
+        seen.append(governor.is_refusing)
+
+    assert seen == [True, True, True, False, False]
+
+
+def test_refusing_goes_on_above_point_nine_and_ends_below():
+    governor = pressed(FULL)
+    seen = []
+    for share in (0.93, 0.85):
+        for _ in range(50):
+            governor.sample(Load(ingest=int(share * INGEST_FULL)))
+        seen.append(governor.is_refusing)
+
+    assert seen == [True, False]
+
+
 def test_who_may_bypass_is_let_in_at_the_limit():
     governor = pressed(FULL)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -131,3 +132,57 @@ def test_throttling_changes_no_answer_of_diff_and_no_record_of_a_watcher(tmp_pat
     del calm["performance"], pressed["performance"]
     assert pressed == calm
     assert seqs(events) == list(range(1, 22))
+
+
+def test_pressure_widens_the_sync_and_holds_routers_until_it_is_over(tmp_path: Path):
+    with running(tmp_path) as server:
+        hub, store = server.parts.hub, server.store
+        seen = []
+
+        def look() -> None:
+            windows = {committer.window_s for committer in store.committers}
+            seen.append((windows == {hub.governor.window_s}, hub.governor.window_s > 0))
+            seen.append(store.routers.deferred)
+
+        def press() -> None:
+            for _ in range(50):
+                hub.governor.sample(FULL)
+            hub._sample()
+            look()
+
+        server.on_loop(press)
+        pressed, seen = seen, []
+        deadline = time.monotonic() + 60
+        while hub.governor.pressure:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        server.on_loop(look)
+
+    assert pressed == [(True, True), True]
+    assert seen == [(True, False), False]
+
+
+def test_under_pressure_turns_wait_for_more_and_the_lowest_band_waits_for_calm(store):
+    topic = store.topic("low")
+
+    async def turns() -> list[int]:
+        hub = hub_of(store)
+        hub.start()
+        left = []
+        hub._mark(topic)
+        assert hub._made_to_wait_s == 0
+        hub._serve()
+        for _ in range(50):
+            hub.governor.sample(FULL)
+        hub._mark(topic)
+        assert hub._made_to_wait_s == hub.governor.coalesce_s > 0
+        hub._serve()
+        for is_deferring in (True, False):
+            hub.governor.is_deferring = is_deferring
+            hub._scheduler.mark(topic.identity, -500, hub._clock.monotonic())
+            hub._serve()
+            left.append(len(hub._scheduler))
+        await hub.drain()
+        return left
+
+    assert asyncio.run(turns()) == [1, 0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import strandline
+from tests.unit.routers.world import RouterWorld
 
 
 def test_what_is_appended_arrives_without_anybody_asking(tmp_path):
@@ -19,6 +20,20 @@ def test_what_is_appended_arrives_without_anybody_asking(tmp_path):
         followed = store.topic("c").follow(timeout_s=20)
         arrived = [next(followed).data for _ in range(50)]
         assert arrived == [b"%d" % number for number in range(50)]
+
+
+def test_while_a_server_is_pressed_the_job_waits_and_then_forwards_all():
+    world = RouterWorld()
+    source = world.store.topic("a")
+    world.store.routers.put("r", source="a", dest="b")
+    routers, seen = world.store.routers, []
+    for deferred in (True, False):
+        source.append(b"x")
+        routers.deferred = deferred
+        routers.run_job()
+        seen.append(world.store.topic("b").head_seq)
+
+    assert seen == [0, 2]
 
 
 def test_many_threads_may_append_put_and_delete_at_once(tmp_path):

@@ -126,16 +126,17 @@ def test_a_nacked_record_comes_again_after_its_delay():
     assert seqs(member.read(max=9)) == [1]
 
 
-def test_an_extended_delivery_is_kept_for_a_whole_lease_from_then():
+@pytest.mark.parametrize("lease_s", [LEASE_S, 3 * LEASE_S, LEASE_S / 2])
+def test_an_extended_delivery_is_kept_for_a_whole_lease_from_then(lease_s):
     world = GroupWorld()
     world.append()
-    group = world.group()
+    group = world.group(lease_s=lease_s)
     (delivery,) = group.join("ann").read()
     bob = group.join("bob")
-    world.clock.advance(LEASE_S - 1)
+    world.clock.advance(lease_s - 1)
 
     extended = delivery.extend()
-    world.clock.advance(LEASE_S - 1)
+    world.clock.advance(lease_s - 1)
     kept = bob.read()
     world.clock.advance(1)
 

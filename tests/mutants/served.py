@@ -1,0 +1,331 @@
+"""Mutants of serving: what is acknowledged, counted, refused, told and forgotten by a server."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+APPENDS = "server/test_appends_api"
+AUDIT = "unit/security/test_audit"
+AUTH = "server/test_auth"
+BODIES = "server/test_append_bodies"
+DURABLE = "server/test_durable"
+FAILED = "server/test_failed_disk"
+FOLLOWING = "client/test_following"
+FRAMES = "server/live/test_ws_frames"
+GOVERNOR = "server/live/test_governor"
+GROUPS = "server/test_groups_api"
+HOT = "server/test_hot_path"
+HUB = "server/live/test_hub"
+METRICS = "server/test_metrics"
+OPENING = "unit/views/groups/test_opening"
+RESTARTS = "unit/views/groups/test_restarts"
+ROUTERS = "unit/routers/test_definition"
+SLOW = "server/live/test_slow"
+STREAMS = "server/test_streams_of_tokens"
+WATCHERS = "server/live/test_many_watchers"
+
+SERVED = {
+    "served: acknowledge what a failed sync has lost": Mutant(
+        "server.durable:_Line._tell",
+        "None if lsn <= upto else error",
+        "None",
+        FAILED,
+        "test_everybody_who_waits_for_a_sync_that_fails_is_told_and_nobody_gets_an_ack",
+    ),
+    "served: a failed disk takes back what was synced": Mutant(
+        "server.durable:_Line._tell",
+        "None if lsn <= upto else error",
+        "error",
+        DURABLE,
+        "test_what_was_synced_before_the_disk_failed_is_acknowledged_all_the_same",
+    ),
+    "served: tell only the first who waits": Mutant(
+        "server.durable:_Line._tell",
+        "while waiting and",
+        "if waiting and",
+        DURABLE,
+        "test_all_who_came_in_one_turn_of_the_loop_are_told_by_one_sync",
+    ),
+    "served: call a failed store healthy in metrics": Mutant(
+        "server.metrics:_of_store",
+        "health.status == status",
+        'status == "green"',
+        FAILED,
+        "test_everybody_who_waits_for_a_sync_that_fails_is_told_and_nobody_gets_an_ack",
+    ),
+    "served: a failed log takes records, says the metric": Mutant(
+        "server.metrics:_of_log",
+        "numbers.failed, shard",
+        "False, shard",
+        FAILED,
+        "test_everybody_who_waits_for_a_sync_that_fails_is_told_and_nobody_gets_an_ack",
+    ),
+    "served: measure no sync": Mutant(
+        "wal.committer:Committer._round",
+        "self.times.add(writer.monotonic() - began_s)",
+        "pass",
+        METRICS,
+        "test_numbers_follow_what_is_done",
+    ),
+    "served: count syncs where their time is told": Mutant(
+        "server.metrics:_of_log",
+        '_of_syncs(numbers.sync_total_us, shard, "_sum")',
+        '_of_syncs(count, shard, "_sum")',
+        METRICS,
+        "test_how_long_syncs_took_is_told_in_microseconds",
+    ),
+    "served: hand uvicorn more than it is owed": Mutant(
+        "server.live.socket:LiveWebSocket.data_received",
+        "self._owed = max(0, at - len(data))",
+        "pass",
+        FRAMES,
+        "test_what_uvicorn_needs_to_end_a_frame_is_no_more_than_that[7]",
+    ),
+    "served: bytes of a hot append are free": Mutant(
+        "server.hot:Hot.take",
+        "auth.quotas.begin(who, address, len(body))",
+        "auth.quotas.begin(who, address)",
+        HOT,
+        "test_bytes_count_whichever_way_they_come[hot]",
+    ),
+    "served: bytes behind a known head are free": Mutant(
+        "server.quotas:Quotas.has_room",
+        " or self._bytes is not None",
+        "",
+        HOT,
+        "test_an_append_whose_head_is_known_counts_in_bytes_too",
+    ),
+    "served: bytes of an answer are free": Mutant(
+        "server.app:App._answer",
+        "self._parts.auth.quotas.count(call.who, address_of(call.connection), len(body))",
+        "pass",
+        HOT,
+        "test_what_is_read_counts_in_bytes_too",
+    ),
+    "served: bytes of a publish are free": Mutant(
+        "server.sockets:_Connection.take",
+        "or call.parts.auth.quotas.counts_bytes",
+        "",
+        "server/live/test_ws",
+        "test_what_is_published_counts_in_bytes",
+    ),
+    "served: routers in a circle": Mutant(
+        "routers.routers:Routers._check_shape",
+        "if cycle is not None:",
+        "if False:",
+        ROUTERS,
+        "test_a_circle_is_refused_and_nothing_is_made",
+    ),
+    "served: see only the nearest circle": Mutant(
+        "routers.cycles:find_cycle",
+        "waiting.append(dest)",
+        "pass",
+        ROUTERS,
+        "test_a_circle_is_told_with_its_topics",
+    ),
+    "served: one record more than a batch may have": Mutant(
+        "server.appending:_place_asked",
+        "count <= limits.batch_records_max",
+        "count <= limits.batch_records_max + 1",
+        APPENDS,
+        "test_records_of_an_append_may_be_fewer_by_setting",
+    ),
+    "served: settle any number of deliveries": Mutant(
+        "server.groups:_check_count",
+        "if count > count_max:",
+        "if False:",
+        GROUPS,
+        "test_one_request_settles_so_many_deliveries_at_most",
+    ),
+    "served: start without a word": Mutant(
+        "server.auth:Auth.start",
+        'self.audit.note("start", told)',
+        "pass",
+        AUTH,
+        "test_the_start_is_in_the_audit_log_with_what_was_found",
+    ),
+    "served: start as if all were well": Mutant(
+        "server.auth:Auth.start",
+        '"health": found.status',
+        '"health": "green"',
+        AUTH,
+        "test_the_start_tells_what_is_wrong_with_the_store",
+    ),
+    "served: begin the chain of the audit log anew": Mutant(
+        "security.audit:_end_of",
+        "return found.entries, found.last_hash",
+        "return found.entries, _BEGINNING",
+        AUDIT,
+        "test_the_chain_goes_on_after_a_restart_of_the_server",
+    ),
+    "served: a revocation ends the streams of all": Mutant(
+        "server.live.hub:Hub.close_streams_of",
+        "if stream.who.id == principal_id:",
+        "if True:",
+        STREAMS,
+        "test_revoking_another_token_leaves_a_stream_alone[watch]",
+    ),
+    "served: who watches is never asked again": Mutant(
+        "server.live.hub:Hub._recheck",
+        "stream.check()",
+        "pass",
+        STREAMS,
+        "test_a_stream_ends_when_who_watches_may_read_its_topic_no_longer",
+    ),
+    "served: a slow watcher is not told what it missed": Mutant(
+        "server.live.hub:Hub._resume",
+        "stream.tell([slow.skipped(topic.name, feed.cursor, head_seq)])",
+        "pass",
+        WATCHERS,
+        "test_a_slow_watcher_of_a_lossy_topic_is_told_what_it_missed",
+    ),
+    "served: a slow watcher is told of one too many": Mutant(
+        "server.live.slow:skipped",
+        "gap_from=after + 1",
+        "gap_from=after",
+        SLOW,
+        "test_the_notice_names_all_that_was_missed_and_nothing_else",
+    ),
+    "served: topics that expire are not lossy": Mutant(
+        "server.live.slow:is_lossy",
+        " or config.ttl_ms",
+        "",
+        SLOW,
+        "test_a_topic_is_lossy_when_it_lets_go_of_records_by_itself[config4-True]",
+    ),
+    "served: who takes nothing stays for ever": Mutant(
+        "server.live.slow:verdict",
+        '"end" if full_s > settings.patience_s else "wait"',
+        '"wait"',
+        SLOW,
+        "test_who_is_full_waits_and_ends_when_his_time_is_over[10.1-False-end]",
+    ),
+    "served: forget idempotency keys in a replay": Mutant(
+        "topic.replay:Replay._records",
+        "if key is not None:",
+        "if False:",
+        APPENDS,
+        "test_idempotency_keys_survive_a_restart",
+    ),
+    "served: no look at the head that JSON expects": Mutant(
+        "server.appending:_place_records",
+        "expected_head=asked.expected_head",
+        "expected_head=None",
+        APPENDS,
+        "test_an_append_at_another_head_conflicts_and_leaves_nothing",
+    ),
+    "served: no look at the head that a table expects": Mutant(
+        "server.appending:_place_asked",
+        "expected_head=asked.expected_head",
+        "expected_head=None",
+        BODIES,
+        "test_whatever_the_body_an_append_at_another_head_leaves_nothing"
+        "[application/vnd.apache.arrow.stream]",
+    ),
+    "served: no look at the head in the address": Mutant(
+        "server.asked:asked_of_json",
+        "said.expected_head_seq if request.expected_head_seq is None "
+        "else request.expected_head_seq",
+        "request.expected_head_seq",
+        BODIES,
+        "test_whatever_the_body_an_append_at_another_head_leaves_nothing[application/json]",
+    ),
+    "served: a member of before the restart goes on": Mutant(
+        "server.groups:_member",
+        "if int(generation) != group.generation:",
+        "if False:",
+        GROUPS,
+        "test_after_a_restart_a_member_joins_again_and_its_late_ack_counts_for_nothing",
+    ),
+    "served: every opening of a group is the first": Mutant(
+        "views.groups.keeping:Keeper.take_over",
+        "found.generation + 1",
+        "1",
+        RESTARTS,
+        "test_a_second_opening_takes_over_and_the_first_is_told",
+    ),
+    "served: options of a group are not kept": Mutant(
+        "views.groups.options:KeptOptions.opened",
+        "            self.save(made)\n",
+        "            pass\n",
+        OPENING,
+        "test_options_that_differ_are_refused_and_told",
+    ),
+    "served: altered options are told and not kept": Mutant(
+        "views.groups.groups:Groups.alter",
+        "kept.save(changed)",
+        "pass",
+        GROUPS,
+        "test_altered_options_are_told_and_members_join_again",
+    ),
+    "served: a lease is extended by what others have": Mutant(
+        "views.groups.group:Group.extend",
+        "now + self.options.lease_s",
+        "now + 30.0",
+        "unit/views/groups/test_acks",
+        "test_an_extended_delivery_is_kept_for_a_whole_lease_from_then[90.0]",
+    ),
+    "served: pressure leaves the sync as it is": Mutant(
+        "server.live.hub:Hub._sample",
+        "committer.window_s = self.governor.window_s",
+        "pass",
+        HUB,
+        "test_pressure_widens_the_sync_and_holds_routers_until_it_is_over",
+    ),
+    "served: pressure leaves routers alone": Mutant(
+        "server.live.hub:Hub._sample",
+        "self._store.routers.deferred = self.governor.is_deferring",
+        "pass",
+        HUB,
+        "test_pressure_widens_the_sync_and_holds_routers_until_it_is_over",
+    ),
+    "served: pressure holds nobody up": Mutant(
+        "server.live.hub:Hub._serve",
+        "deferring=self.governor.is_deferring",
+        "deferring=False",
+        HUB,
+        "test_under_pressure_turns_wait_for_more_and_the_lowest_band_waits_for_calm",
+    ),
+    "served: refuse until the whole line is gone": Mutant(
+        "server.live.governor:Governor.sample",
+        "most // 2 if self.is_refusing else most",
+        "1 if self.is_refusing else most",
+        GOVERNOR,
+        "test_refusing_ends_when_half_of_the_line_is_gone",
+    ),
+    "served: routers go on although they are to wait": Mutant(
+        "routers.routers:Routers.run_job",
+        "if not self.deferred:",
+        "if True:",
+        "unit/routers/test_job",
+        "test_while_a_server_is_pressed_the_job_waits_and_then_forwards_all",
+    ),
+    "served: a queue counts the letters of all": Mutant(
+        "views.queue.own_letters:OwnLetters._look",
+        " if record.node == self._node",
+        "",
+        "unit/views/queue/test_dead",
+        "test_each_queue_counts_its_own_letters_of_a_topic_that_they_share",
+    ),
+    "served: a client leaves its session behind": Mutant(
+        "client.blocking.following:RemoteFollowing._forget",
+        'self._connection.mention(Ask("DELETE", session.stream_url))',
+        "pass",
+        FOLLOWING,
+        "test_who_stops_following_leaves_no_session_behind",
+    ),
+    "served: a command is missing": Mutant(
+        "cli.main:make_app",
+        "enumerate(COMMANDS.items())",
+        "enumerate(list(COMMANDS.items())[1:])",
+        "cli/test_every_command",
+        "test_every_command_runs[serving]",
+    ),
+    "served: a mistake is told as a bug": Mutant(
+        "cli.failures:explain",
+        "isinstance(error, StrandlineError)",
+        "False",
+        "cli/test_every_command",
+        "test_a_mistake_is_told_in_two_lines[bad sql]",
+    ),
+}
