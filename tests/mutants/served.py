@@ -11,7 +11,6 @@ BODIES = "server/test_append_bodies"
 DURABLE = "server/test_durable"
 FAILED = "server/test_failed_disk"
 FOLLOWING = "client/test_following"
-FRAMES = "server/live/test_ws_frames"
 GOVERNOR = "server/live/test_governor"
 GROUPS = "server/test_groups_api"
 HOT = "server/test_hot_path"
@@ -22,7 +21,6 @@ RESTARTS = "unit/views/groups/test_restarts"
 ROUTERS = "unit/routers/test_definition"
 SLOW = "server/live/test_slow"
 STREAMS = "server/test_streams_of_tokens"
-WATCHERS = "server/live/test_many_watchers"
 
 SERVED = {
     "served: acknowledge what a failed sync has lost": Mutant(
@@ -74,13 +72,6 @@ SERVED = {
         METRICS,
         "test_how_long_syncs_took_is_told_in_microseconds",
     ),
-    "served: hand uvicorn more than it is owed": Mutant(
-        "server.live.socket:LiveWebSocket.data_received",
-        "self._owed = max(0, at - len(data))",
-        "pass",
-        FRAMES,
-        "test_what_uvicorn_needs_to_end_a_frame_is_no_more_than_that[7]",
-    ),
     "served: bytes of a hot append are free": Mutant(
         "server.hot:Hot.take",
         "auth.quotas.begin(who, address, len(body))",
@@ -92,8 +83,8 @@ SERVED = {
         "server.quotas:Quotas.has_room",
         " or self._bytes is not None",
         "",
-        HOT,
-        "test_an_append_whose_head_is_known_counts_in_bytes_too",
+        "server/test_quotas",
+        "test_where_bytes_or_requests_are_counted_nothing_passes_by",
     ),
     "served: bytes of an answer are free": Mutant(
         "server.app:App._answer",
@@ -171,13 +162,6 @@ SERVED = {
         "pass",
         STREAMS,
         "test_a_stream_ends_when_who_watches_may_read_its_topic_no_longer",
-    ),
-    "served: a slow watcher is not told what it missed": Mutant(
-        "server.live.hub:Hub._resume",
-        "stream.tell([slow.skipped(topic.name, feed.cursor, head_seq)])",
-        "pass",
-        WATCHERS,
-        "test_a_slow_watcher_of_a_lossy_topic_is_told_what_it_missed",
     ),
     "served: a slow watcher is told of one too many": Mutant(
         "server.live.slow:skipped",

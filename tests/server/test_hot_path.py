@@ -232,21 +232,6 @@ def test_bytes_count_whichever_way_they_come(tmp_path, way):
     assert b"bytes_per_s" in second.body
 
 
-def test_an_append_whose_head_is_known_counts_in_bytes_too(tmp_path):
-    settings = ServerSettings(limits=RequestLimits(bytes_per_s=10.0))
-    request = _request("news", JSON, b'{"records":[{"data":"%b"}]}' % (b"x" * 1000), {})
-    with running(tmp_path, settings=settings) as server, server.raw() as raw:
-        server.store.topic("news")
-        server.on_loop(lambda: fresh_topic_of(server.parts, "news"))
-        statuses = []
-        for _ in range(2):
-            raw.send(request)
-            statuses.append(raw.answer().status)
-
-        assert statuses == [200, 429]
-        assert server.store.topic("news").head_seq == 1
-
-
 def test_what_is_read_counts_in_bytes_too(tmp_path):
     settings = ServerSettings(limits=RequestLimits(bytes_per_s=500.0))
     with running(tmp_path, settings=settings) as server:

@@ -72,6 +72,17 @@ def test_bytes_per_second_are_bounded_and_come_back_with_time(clock: SimClock):
     assert limit_of(lambda: quotas.begin(ADA, HERE)) == "bytes_per_s"
 
 
+def test_where_bytes_or_requests_are_counted_nothing_passes_by(clock: SimClock):
+    for limits in ({"bytes_per_s": 10.0}, {"requests_per_s": 10.0}):
+        assert not quotas_of(clock, **limits).has_room(ADA, HERE)
+
+    quotas = quotas_of(clock, in_flight_per_token_max=1)
+    assert quotas.has_room(ADA, HERE)
+    quotas.begin(ADA, HERE)
+    assert not quotas.has_room(ADA, HERE)
+    assert quotas.has_room(BOB, HERE)
+
+
 def test_bytes_without_tokens_are_those_of_the_address(clock: SimClock):
     quotas = quotas_of(clock, bytes_per_s=100.0)
     quotas.begin(LOCAL, "127.0.0.1", 250)
