@@ -115,9 +115,9 @@ SERVED = {
         "test_a_circle_is_told_with_its_topics",
     ),
     "served: one record more than a batch may have": Mutant(
-        "server.appending:_place_asked",
-        "count <= limits.batch_records_max",
-        "count <= limits.batch_records_max + 1",
+        "server.appending:_admit",
+        "count <= count_max",
+        "count <= count_max + 1",
         APPENDS,
         "test_records_of_an_append_may_be_fewer_by_setting",
     ),
