@@ -298,6 +298,13 @@ SERVED = {
         FOLLOWING,
         "test_who_stops_following_leaves_no_session_behind",
     ),
+    "served: anybody gives a topic to a view": Mutant(
+        "server.making:_views",
+        "if views.owner:",
+        "if False:",
+        "server/test_topics_api",
+        "test_nobody_gives_a_topic_to_a_view",
+    ),
     "served: a command is missing": Mutant(
         "cli.main:make_app",
         "enumerate(COMMANDS.items())",

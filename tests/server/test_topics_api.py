@@ -387,6 +387,21 @@ def test_a_topic_of_a_view_cannot_be_written_to(face):
     assert face.refused("POST", "/v0/topics/owned:leases", body)[:2] == (400, "invalid_request")
 
 
+def test_nobody_gives_a_topic_to_a_view(face):
+    face.put("free")
+    face.put("views-of", type="queue")
+    given = {"views": {"owner": "views-of"}}
+
+    told = [face.refused(method, "/v0/topics/free", given)[:2] for method in ("PUT", "PATCH")]
+    told.append(face.refused("PUT", "/v0/topics/mine", given)[:2])
+    body = {"records": [{"data": 1}], "config": given}
+    told.append(face.refused("POST", "/v0/topics/mine", body)[:2])
+
+    assert told == [(400, "invalid_request")] * 4
+    assert face.append("free", 1)["first_seq"] == 1
+    assert face.ask("GET", "/v0/topics/mine").status_code == 404
+
+
 def test_a_server_with_all_its_topics_makes_no_more(tmp_path):
     with running(tmp_path) as server:
         count = server.store.topic_count

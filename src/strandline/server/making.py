@@ -106,7 +106,7 @@ def change(parts: Parts, topic: Topic, options: TopicOptions) -> None:
     config = topic.config
     changed = _plain(options)
     if options.views is not UNSET:
-        changed["views"] = options.views
+        changed["views"] = _views(options)
     if any(getattr(config, option) != value for option, value in changed.items()):
         topic.alter(**changed)
     told = _queue(topic.name, options, config.views.queue or _WIRE_QUEUE)
@@ -162,7 +162,7 @@ def settings_of(topic: Topic) -> TopicSettings:
 
 def _create(store: Store, name: str, options: TopicOptions) -> Topic:
     plain = _plain(options)
-    views = ViewConfigs() if options.views is UNSET else options.views
+    views = _views(options)
     if options.type == "queue":
         views = msgspec.structs.replace(views, queue=_queue(name, options, _WIRE_QUEUE))
     else:
@@ -172,6 +172,14 @@ def _create(store: Store, name: str, options: TopicOptions) -> Topic:
     if options.type == "queue":
         store.queue(name)  # its topics are there from the beginning
     return topic
+
+
+def _views(options: TopicOptions) -> ViewConfigs:
+    """The views that are said. Whose records a topic keeps is said by that view alone."""
+    views = ViewConfigs() if options.views is UNSET else options.views
+    if views.owner:
+        raise Invalid("views.owner is not for callers: a view makes its own topics, leave it out")
+    return views
 
 
 def _plain(options: TopicOptions) -> dict[str, Any]:
