@@ -1,5 +1,6 @@
 """Promise: whoever asks before charging, whatever the order, the budget as a whole is never passed;
-every loan is given back; and nobody is refused while something could be evicted or borrowed."""
+every loan is given back; and nobody is refused while something could be evicted or borrowed. A
+cache gives way only to what is to be kept there."""
 
 from __future__ import annotations
 
@@ -9,11 +10,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from strandline.errors import MemoryPressure, TooLarge
-from strandline.memory import Budget
+from strandline.memory import CACHE, Budget
 
 TOTAL = 3_205
-NAMES = ("log", "kv", "queue", "series", "io", "checkpoint", "cache")
-names = st.sampled_from(NAMES)
+WRITTEN = ("log", "kv", "queue", "series", "io", "checkpoint")
+NAMES = (*WRITTEN, CACHE)
+names = st.sampled_from(WRITTEN)
 sizes = st.integers(0, TOTAL // 4)
 
 
@@ -64,6 +66,19 @@ class Writers(RuleBasedStateMachine):
             share.charge(size)
             (self.cached if can_be_evicted else self.kept)[name] += size
 
+    @rule(size=sizes)
+    def keep_in_the_cache(self, size: int) -> None:
+        share, before = self.budget.share(CACHE), self.cached[CACHE]
+
+        if share.make_room(size):
+            share.charge(size)
+            self.cached[CACHE] += size
+            assert self.cached[CACHE] <= self.limits[CACHE]
+        else:
+            assert size > self.limits[CACHE]
+        if before + size <= self.limits[CACHE]:
+            assert self.cached[CACHE] == before + size, "nothing had to go"
+
     @rule(name=names, part=st.floats(0, 1))
     def let_go(self, name: str, part: float) -> None:
         size = int(self.kept[name] * part)
@@ -79,9 +94,12 @@ class Writers(RuleBasedStateMachine):
 
     @rule()
     def relieve(self) -> None:
+        cache = self.cached[CACHE]
+
         self.budget.run_once()
 
-        for name in NAMES:
+        assert self.cached[CACHE] == cache, "a full cache is of most use"
+        for name in WRITTEN:
             if self.kept[name] + self.cached[name] > int(self.limits[name] * 0.85):
                 assert self.cached[name] == 0
 
