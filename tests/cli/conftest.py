@@ -65,18 +65,14 @@ def command(
     return call
 
 
-def environment_of(store: str) -> dict[str, str]:
-    """What a command finds that is to use this store."""
-    own = {"STRANDLINE_STORE": store, "STRANDLINE_CONFIG": f"{store}-contexts.json"}
-    inherited = {name: text for name, text in os.environ.items() if name not in NOT_INHERITED}
-    return inherited | own | {"COLUMNS": "100"}
-
-
 class Program:
     """Starts the real command, and leaves none behind."""
 
     def __init__(self, store: str) -> None:
-        self.environment = environment_of(store)
+        own = {"STRANDLINE_STORE": store, "STRANDLINE_CONFIG": f"{store}-contexts.json"}
+        self.environment = os.environ | own | {"COLUMNS": "100"}
+        for name in NOT_INHERITED:
+            self.environment.pop(name, None)
         self._started: list[subprocess.Popen[bytes]] = []
 
     def run(self, *tokens: str, stdin: bytes = b"") -> Answer:

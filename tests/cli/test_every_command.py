@@ -1,8 +1,8 @@
 """Promise: every command of the installed program runs, and says in one line what is wrong.
 
-Sessions, line by line, in processes of their own (``forking.py``): what one line makes, the next
-ones use. The commands are those that the program itself knows, so a new one fails here until a line
-runs it.
+Sessions, line by line, each a process of the installed program: what one line makes, the next ones
+use. The commands are those that the program itself knows, so a new one fails here until a line runs
+it.
 
     {ticket}   a field of the last JSON that was printed
     ... &      is stopped, as by Ctrl-C, once it says that it serves
@@ -13,16 +13,16 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import signal
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from strandline.cli.main import make_app
-from tests.cli.conftest import PROGRAM, Program, environment_of, read_until
-from tests.cli.forking import Forking
+from tests.cli.conftest import PROGRAM, Program, read_until
 from tests.docs.test_command_line import _commands
 from tests.unit.lake.small_lake import fill, open_small
 
@@ -218,25 +218,19 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def forking() -> Iterator[Forking]:
-    with Forking() as made:
-        yield made
-
-
 @pytest.fixture
-def run(forking: Forking, tmp_path: Path) -> Run:
+def run(program: Program, tmp_path: Path) -> Run:
     """Runs a line in a folder of the test's own, on the store in it."""
-    environment = environment_of(str(tmp_path / "data")) | {"HOME": str(tmp_path)}
 
     def call(line: str) -> tuple[int, str, str]:
         tokens = shlex.split(line.removesuffix("&"))
-        process = forking.start(tokens, folder=os.fspath(tmp_path), environment=environment)
+        process = program.start(*tokens, program=[*_in(tmp_path), *REAL])
         if line.endswith("&"):
             read_until(process.stderr, b"serving ")
-            process.interrupt()
-        metrics = line.startswith("metrics write")
-        return process.ended(b"cpu,host=a load=0.5\n" if metrics else b"")
+            process.send_signal(signal.SIGINT)
+        lines = b"cpu,host=a load=0.5\n" if line.startswith("metrics write") else b""
+        out, err = process.communicate(lines, timeout=120)
+        return process.returncode, out.decode(), err.decode()
 
     return call
 
@@ -283,16 +277,11 @@ def test_a_mistake_is_told_in_two_lines(run: Run, mistake: str):
     assert "bug in strandline" not in message
 
 
-def test_the_installed_program_runs(program: Program):
-    outcomes = []
-    for tokens in (["topic", "create", "news"], ["topic", "info", "news"], ["tial", "news"]):
-        process = program.start(*tokens, program=REAL)
-        process.communicate(timeout=120)
-        outcomes.append(process.returncode)
-
-    assert outcomes == [0, 0, 2]
-
-
 def _command_of(line: str, known: set[str]) -> str | None:
     """The command that a line runs: the longest name that it begins with."""
     return max((name for name in known if f"{line} ".startswith(f"{name} ")), key=len, default=None)
+
+
+def _in(folder: Path) -> list[str]:
+    """Starts a program in a folder."""
+    return ["env", "-C", os.fspath(folder), f"HOME={folder}"]

@@ -309,14 +309,7 @@ SERVED = {
         "cli.main:make_app",
         "enumerate(COMMANDS.items())",
         "enumerate(list(COMMANDS.items())[1:])",
-        "cli/test_every_command",
-        "test_every_command_runs[serving]",
-    ),
-    "served: a mistake is told as a bug": Mutant(
-        "cli.failures:explain",
-        "isinstance(error, StrandlineError)",
-        "False",
-        "cli/test_every_command",
-        "test_a_mistake_is_told_in_two_lines[bad sql]",
+        "docs/test_command_line",
+        "test_every_command_is_in_the_table_and_no_other",
     ),
 }
