@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import platform
 import sys
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -34,18 +34,36 @@ from bench.peers import Peers, warm_up
 from bench.places import scratch
 from strandline.env.process import tune_for_throughput
 
+GROUPS: dict[str, Callable[[Path, Peers, float], Iterable[Figure]]] = {
+    "appending": lambda folder, peers, scale: appending.run(folder, peers, scale=scale),
+    "reading": lambda folder, peers, scale: reading.run(folder, peers, scale=scale),
+    "scaling": lambda folder, _, scale: scaling.run(folder, scale=scale),
+    "lake": lambda folder, _, scale: lake.run(folder, scale=scale),
+    "reservoir": lambda folder, _, scale: reservoir.run(folder, scale=scale),
+    "spark": lambda folder, _, scale: spark.run(folder, scale=scale),
+    "pipelines": lambda folder, _, scale: pipelines.run(folder, scale=scale),
+    "materialize": lambda folder, _, scale: materialize.run(folder, scale=scale),
+    "rebuild": lambda folder, _, scale: rebuild.run(folder, scale=scale),
+    "kv": lambda folder, _, scale: kv.run(folder, scale=scale),
+    "queues": lambda folder, _, scale: queues.run(folder, scale=scale),
+    "routers": lambda folder, _, scale: routers.run(folder, scale=scale),
+    "series": lambda folder, _, scale: series.run(folder, scale=scale),
+    "metrics": lambda folder, _, scale: metrics.run(folder, scale=scale),
+    "tables": lambda folder, _, scale: tables.run(folder, scale=scale),
+    "serving": lambda folder, _, scale: serving.run(folder, scale=scale),
+    "live": lambda folder, _, scale: live.run(folder, scale=scale),
+}
+"""Every group of figures, in the order in which they run."""
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="1 is the whole table")
-    groups = ["appending", "reading", "scaling", "lake", "reservoir", "spark", "pipelines"]
-    groups += ["kv", "queues", "series", "metrics", "tables", "routers", "serving", "live"]
-    groups += ["materialize", "rebuild"]
     parser.add_argument(
         "--only",
-        type=lambda names: _known(names.split(","), groups),
+        type=lambda names: _known(names.split(",")),
         metavar="NAME,...",
-        help=f"some of: {', '.join(groups)}",
+        help=f"some of: {', '.join(GROUPS)}",
     )
     parser.add_argument("--json", default="bench/results.json", help="where the figures go")
     parser.add_argument("--folder", default=None, help="where to write (default: a temp folder)")
@@ -65,17 +83,17 @@ def main() -> None:
     print(f"figures written to {args.json}")
 
 
-def _known(names: list[str], groups: list[str]) -> list[str]:
+def _known(names: list[str]) -> list[str]:
     for name in names:
-        if name not in groups:
-            raise argparse.ArgumentTypeError(f"{name} is none of {', '.join(groups)}")
+        if name not in GROUPS:
+            raise argparse.ArgumentTypeError(f"{name} is not one of {', '.join(GROUPS)}")
     return names
 
 
 def _run(folder: Path, only: list[str] | None, scale: float) -> list[Figure]:
     print("measuring the limits of this machine ...", flush=True)
-    warm_up(folder)
-    peers = Peers(folder)
+    warm_up(folder, scale=scale)
+    peers = Peers(folder, scale=scale)
     figures = [
         Figure(name="limit: pwrite of 256 KiB", value=peers.pwrite_bytes / 1e9, unit="GB/s"),
         Figure(name="limit: os.pwrite of 100 B", value=peers.pwrite_small, unit="calls/s"),
@@ -86,32 +104,22 @@ def _run(folder: Path, only: list[str] | None, scale: float) -> list[Figure]:
     ]
     for figure in figures:
         _print(figure)
-    groups = {
-        "appending": lambda: appending.run(folder, peers, scale=scale),
-        "reading": lambda: reading.run(folder, peers, scale=scale),
-        "scaling": lambda: scaling.run(folder, scale=scale),
-        "lake": lambda: lake.run(folder, scale=scale),
-        "reservoir": lambda: reservoir.run(folder, scale=scale),
-        "spark": lambda: spark.run(folder, scale=scale),
-        "pipelines": lambda: pipelines.run(folder, scale=scale),
-        "materialize": lambda: materialize.run(folder, scale=scale),
-        "rebuild": lambda: rebuild.run(folder, scale=scale),
-        "kv": lambda: kv.run(folder, scale=scale),
-        "queues": lambda: queues.run(folder, scale=scale),
-        "routers": lambda: routers.run(folder, scale=scale),
-        "series": lambda: series.run(folder, scale=scale),
-        "metrics": lambda: metrics.run(folder, scale=scale),
-        "tables": lambda: tables.run(folder, scale=scale),
-        "serving": lambda: serving.run(folder, scale=scale),
-        "live": lambda: live.run(folder, scale=scale),
-    }
-    for name, group in groups.items():
+    for name, group in GROUPS.items():
         if only is None or name in only:
-            with contextlib.closing(group()) as found:  # its servers end before their folder goes
-                for figure in found:
-                    _print(figure)
-                    figures.append(figure)
+            for figure in _closing(group(folder, peers, scale)):
+                _print(figure)
+                figures.append(figure)
     return figures
+
+
+def _closing(found: Iterable[Figure]) -> Iterator[Figure]:
+    """The figures of a group. A generator is closed, so that its servers end before their folder
+    is deleted."""
+    try:
+        yield from found
+    finally:
+        if isinstance(found, Generator):
+            found.close()
 
 
 def _print(figure: Figure) -> None:

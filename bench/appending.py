@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import strandline
-from bench.measure import Figure, percentile, rate
+from bench.measure import Figure, percentile, rate, scaled
 from bench.peers import RECORD, Peers
 from bench.settings import LAZY, SUSTAINED
 
@@ -24,7 +24,7 @@ def run(folder: Path, peers: Peers, *, scale: float) -> list[Figure]:
         figures += _durable(store, peers, scale)
     with strandline.open(str(folder / "sustained"), settings=SUSTAINED) as store:
         topic = store.topic("many")
-        speed = rate(lambda: _append_many(topic, int(1000 * scale)), rounds=3)
+        speed = rate(lambda: _append_many(topic, scaled(1000, scale)), rounds=3)
         figures.append(
             Figure(
                 name="append_many(1000) disk, checkpoints running",
@@ -40,7 +40,7 @@ def run(folder: Path, peers: Peers, *, scale: float) -> list[Figure]:
 def _page_cache(store: strandline.Store, peers: Peers, scale: float) -> list[Figure]:
     topic = store.topic("one")
     figures = []
-    one = rate(lambda: _append_one(topic, int(100_000 * scale)))
+    one = rate(lambda: _append_one(topic, scaled(100_000, scale)))
     figures.append(
         Figure(
             name="append(one) disk, 1 thread",
@@ -52,11 +52,11 @@ def _page_cache(store: strandline.Store, peers: Peers, scale: float) -> list[Fig
             met=one >= 500_000,
         )
     )
-    slow = percentile(_latencies(topic, int(100_000 * scale)), 0.99) * 1e6
+    slow = percentile(_latencies(topic, scaled(100_000, scale)), 0.99) * 1e6
     figures.append(
         Figure(name="append(one) disk, p99", value=slow, unit="us", goal="< 10 us", met=slow < 10)
     )
-    threads = _by_threads(lambda: _append_one(topic, int(10_000 * scale)), 16)
+    threads = _by_threads(lambda: _append_one(topic, scaled(10_000, scale)), 16)
     figures.append(
         Figure(
             name="append(one) disk, 16 threads",
@@ -69,7 +69,7 @@ def _page_cache(store: strandline.Store, peers: Peers, scale: float) -> list[Fig
         )
     )
     many_topic = store.topic("many")
-    many = rate(lambda: _append_many(many_topic, int(200 * scale)))
+    many = rate(lambda: _append_many(many_topic, scaled(200, scale)))
     figures.append(
         Figure(
             name="append_many(1000) disk",
@@ -83,7 +83,7 @@ def _page_cache(store: strandline.Store, peers: Peers, scale: float) -> list[Fig
     )
     arrow_topic = store.topic("arrow")
     batch = pa.record_batch([pa.array([RECORD] * 10_000, pa.binary())], names=["data"])
-    arrow = rate(lambda: _append_arrow(arrow_topic, batch, int(60 * scale)))
+    arrow = rate(lambda: _append_arrow(arrow_topic, batch, scaled(60, scale)))
     figures.append(
         Figure(
             name="append_arrow(10000) disk",
@@ -100,7 +100,7 @@ def _page_cache(store: strandline.Store, peers: Peers, scale: float) -> list[Fig
 
 def _durable(store: strandline.Store, peers: Peers, scale: float) -> list[Figure]:
     topic = store.topic("fsync", durability="fsync")
-    lone = rate(lambda: _append_one(topic, int(1500 * scale)), rounds=3)
+    lone = rate(lambda: _append_one(topic, scaled(1500, scale)), rounds=3)
     figures = [
         Figure(
             name="append(one) fsync, lone",
@@ -112,7 +112,7 @@ def _durable(store: strandline.Store, peers: Peers, scale: float) -> list[Figure
             met=lone >= 0.9 * peers.sync_rate,
         )
     ]
-    crowd = _by_threads(lambda: _append_one(topic, int(300 * scale)), 64)
+    crowd = _by_threads(lambda: _append_one(topic, scaled(300, scale)), 64)
     figures.append(
         Figure(
             name="append(one) fsync, 64 threads",
@@ -124,7 +124,7 @@ def _durable(store: strandline.Store, peers: Peers, scale: float) -> list[Figure
             met=crowd >= 30_000,
         )
     )
-    tasks, slow = asyncio.run(_by_tasks(topic, 100, int(600 * scale)))
+    tasks, slow = asyncio.run(_by_tasks(topic, 100, scaled(600, scale)))
     figures.append(
         Figure(
             name="append(one) fsync, 100 tasks",

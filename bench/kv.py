@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import strandline
-from bench.measure import Figure, rate
+from bench.measure import Figure, fixed, rate, scaled
 from bench.places import scratch
 from strandline.settings import GIB, Settings, ViewSettings
 from strandline.views.kv.values import Entry
@@ -55,18 +55,19 @@ class Peer(Protocol):
 
 
 def run(folder: Path, *, scale: float = 1.0, sizes: Sequence[int] | None = None) -> list[Figure]:
-    figures = _beside_others(folder, max(HOT_KEYS, int(KEYS * scale)))
-    chosen = sizes or [size for size in SIZES if size <= max(SIZES[0], SIZES[-1] * scale)]
-    return figures + _growth(folder, chosen)
+    operations = fixed(OPERATIONS, scale, least=BATCH)
+    figures = _beside_others(folder, scaled(KEYS, scale, least=HOT_KEYS), operations)
+    chosen = sizes or [size for size in SIZES if size <= SIZES[-1] * scale] or SIZES[:1]
+    return figures + _growth(folder, chosen, operations)
 
 
-def _beside_others(folder: Path, count: int) -> list[Figure]:
+def _beside_others(folder: Path, count: int, operations: int) -> list[Figure]:
     """The same work by all of them in turn, so that all meet the same machine."""
     draw = random.Random(7)
     keys = _keys(count)
-    hot = draw.choices(keys[:HOT_KEYS], k=OPERATIONS)
-    anywhere = draw.choices(keys, k=OPERATIONS)
-    batches = [anywhere[at : at + BATCH] for at in range(0, OPERATIONS, BATCH)]
+    hot = draw.choices(keys[:HOT_KEYS], k=operations)
+    anywhere = draw.choices(keys, k=operations)
+    batches = [anywhere[at : at + BATCH] for at in range(0, operations, BATCH)]
     with _peers(folder) as peers:
         for peer in peers:
             for at in range(0, count, BATCH):
@@ -88,12 +89,11 @@ def _beside_others(folder: Path, count: int) -> list[Figure]:
                 for peer in able:
                     done = rate(lambda: _each(verb(peer), given), rounds=1)  # noqa: B023
                     rates[peer.name] = max(rates[peer.name], done)
-            figures += _compared(name, rates, peers[0].name, len(given))
+            figures += _compared(name, rates, peers[0].name, operations / len(given))
     return figures
 
 
-def _compared(name: str, rates: dict[str, float], ours: str, calls: int) -> list[Figure]:
-    keys_per_call = OPERATIONS / calls
+def _compared(name: str, rates: dict[str, float], ours: str, keys_per_call: float) -> list[Figure]:
     own_us = 1e6 / (rates[ours] * keys_per_call)
     goal = f"< {GOAL_GET_US:.0f} us" if name == "get a hot key" else ""
     return [
@@ -111,12 +111,12 @@ def _compared(name: str, rates: dict[str, float], ours: str, calls: int) -> list
     ]
 
 
-def _growth(folder: Path, sizes: Sequence[int]) -> list[Figure]:
+def _growth(folder: Path, sizes: Sequence[int], operations: int) -> list[Figure]:
     """What one operation costs in maps of several sizes; beside it the smallest."""
     costs: dict[str, list[float]] = {}
     figures = []
     for size in sizes:
-        for name, cost_us in _costs(folder / f"kv-{size}", size, ROOMY).items():
+        for name, cost_us in _costs(folder / f"kv-{size}", size, operations, ROOMY).items():
             costs.setdefault(name, []).append(cost_us)
             ratio = cost_us / costs[name][0]
             figures.append(
@@ -130,7 +130,7 @@ def _growth(folder: Path, sizes: Sequence[int]) -> list[Figure]:
                     met=ratio <= GROWTH_MAX,
                 )
             )
-    largest = _costs(folder / "kv-default", sizes[-1], Settings())
+    largest = _costs(folder / "kv-default", sizes[-1], operations, Settings())
     figures += [
         Figure(name=f"kv of {sizes[-1]:,}, memory as by default: {name}", value=cost, unit="us")
         for name, cost in largest.items()
@@ -138,7 +138,7 @@ def _growth(folder: Path, sizes: Sequence[int]) -> list[Figure]:
     return figures
 
 
-def _costs(folder: Path, size: int, settings: Settings) -> dict[str, float]:
+def _costs(folder: Path, size: int, operations: int, settings: Settings) -> dict[str, float]:
     draw = random.Random(11)
     with strandline.open(str(folder), settings=settings) as store:
         kv = store.kv("map")
@@ -148,8 +148,8 @@ def _costs(folder: Path, size: int, settings: Settings) -> dict[str, float]:
             topic.append_many([SMALL_VALUE] * count, keys=_keys(count, first))
             kv.exists(b"?")  # it folds in as it comes
         store.checkpoint()
-        some = [_key(draw.randrange(size)) for _ in range(OPERATIONS // 4)]
-        hot = draw.choices(some[:100], k=OPERATIONS)
+        some = [_key(draw.randrange(size)) for _ in range(operations // 4)]
+        hot = draw.choices(some[:100], k=operations)
         works: dict[str, tuple[Callable[[bytes], object], list[bytes]]] = {
             "get a hot key": (kv.get, hot),
             "get a key that is not at hand": (kv.get, some),
@@ -160,7 +160,7 @@ def _costs(folder: Path, size: int, settings: Settings) -> dict[str, float]:
             ),
             f"scan {SCANNED} from any key": (
                 lambda key: list(kv.scan(first=key, limit=SCANNED)),
-                some[: len(some) // 20],
+                some[: max(1, len(some) // 20)],
             ),
         }
         found = {}

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 import strandline
 from bench import lake_files, lake_manifests
-from bench.measure import Figure
+from bench.measure import Figure, scaled
 from strandline.lake.columns import SCHEMA
 from strandline.lake.writer import ZONE_ROWS, parquet_options
 
@@ -25,7 +25,7 @@ SETTINGS = strandline.Settings(
 
 
 def run(folder: Path, *, scale: float) -> list[Figure]:
-    figures = _relocation(folder / "relocated", int(10_000_000 * scale))
+    figures = _relocation(folder / "relocated", scaled(10_000_000, scale))
     figures += lake_files.run(folder, scale=min(scale, 0.2))
     return figures + lake_manifests.run(scale=scale)
 

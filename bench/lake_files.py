@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet as pq
 
-from bench.measure import Figure
+from bench.measure import Figure, scaled
 from strandline.env.disk import OsDisk, ReadFile
 from strandline.lake.columns import SCHEMA
 from strandline.lake.entry import LakeFile
@@ -30,8 +30,9 @@ THREADS = os.cpu_count() or 1
 
 
 def run(folder: Path, *, scale: float) -> list[Figure]:
-    rows = sample_rows(min(FILE_ROWS, int(10_000_000 * scale)))
-    count = max(1, int(10_000_000 * scale) // len(rows))
+    total = scaled(10_000_000, scale)
+    rows = sample_rows(min(FILE_ROWS, total))
+    count = total // len(rows)
     entries: list[LakeFile] = []
 
     def write_ours() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import tracemalloc
 
-from bench.measure import Figure
+from bench.measure import Figure, scaled
 from strandline.env.clock import SystemClock
 from strandline.env.disk import OsDisk
 from strandline.lake import keys
@@ -21,7 +21,7 @@ CHANGES = 15  # as many deltas as there can be
 
 def run(*, scale: float) -> list[Figure]:
     """Figures of a lake of 100,000 files. The store is in memory: what is measured is ours."""
-    count = int(100_000 * scale)
+    count = scaled(100_000, scale)
     objects = SimObjects()
     ledger = _ledger(objects)
     ledger.create("orders", epoch=1)

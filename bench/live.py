@@ -28,7 +28,7 @@ import msgspec
 
 from bench import load
 from bench.load import Plan, Result, Watchers, cpu_s
-from bench.measure import Figure
+from bench.measure import Figure, fixed, scaled
 from bench.servers import (
     RECORD,
     UPGRADE,
@@ -90,11 +90,14 @@ def run(folder: Path, *, scale: float) -> Iterator[Figure]:
     """Idle watchers, then deliveries; one after the other, as they are measured."""
     _allow_sockets()
     with _ways(folder) as (ways, core):
-        seconds = IDLE_S * min(1.0, max(0.1, scale))
-        idle = {way.name: _idle(way, seconds) for way in ways[:2]}
+        seconds = IDLE_S * min(1.0, max(0.02, scale))
+        count = fixed(IDLE, scale, least=2)
+        idle = {way.name: _idle(way, count, seconds) for way in ways[:2]}
         for name, found in idle.items():
-            yield from _told_idle(name, found)
+            yield from _told_idle(name, count, found)
         for count in WATCHERS:
+            if count > fixed(WATCHERS[-1], scale):
+                break
             taken = {way.name: _measure(way, count, scale, core) for way in ways}
             yield from _told(taken, count)
 
@@ -121,17 +124,17 @@ def _told(taken: dict[str, Taken], count: int) -> Iterator[Figure]:
         )
 
 
-def _told_idle(name: str, found: Idle) -> Iterator[Figure]:
+def _told_idle(name: str, count: int, found: Idle) -> Iterator[Figure]:
     yield Figure(
         name=f"live: an idle watcher, {name}",
         value=found.each_kb,
         unit="KB",
         goal=f"< {GOAL_IDLE_KB:.0f} KB",
         met=found.each_kb < GOAL_IDLE_KB,
-        note=f"{IDLE:,} of them",
+        note=f"{count:,} of them",
     )
     yield Figure(
-        name=f"live: CPU beside {IDLE:,} idle watchers, {name}",
+        name=f"live: CPU beside {count:,} idle watchers, {name}",
         value=1000 * found.busy,
         unit="ms of CPU/s",
         goal=f"< {1000 * GOAL_IDLE_CPU:.0f} ms/s",
@@ -140,17 +143,17 @@ def _told_idle(name: str, found: Idle) -> Iterator[Figure]:
     )
 
 
-def _idle(way: Way, seconds: float) -> Idle:
+def _idle(way: Way, count: int, seconds: float) -> Idle:
     """What watchers cost that are told nothing."""
     pid = way.plan.pid
     with contextlib.ExitStack() as stack:
         stack.enter_context(_patiently(way.watch))
         time.sleep(0.5)
         before_kb, before = _private_kb(pid), _busy(pid, seconds)
-        for _ in range(IDLE - 1):
+        for _ in range(count - 1):
             stack.enter_context(_patiently(way.watch))
         time.sleep(0.5)
-        each_kb = (_private_kb(pid) - before_kb) / (IDLE - 1)
+        each_kb = (_private_kb(pid) - before_kb) / (count - 1)
         return Idle(each_kb, _busy(pid, seconds), before)
 
 
@@ -177,12 +180,12 @@ def _measure(way: Way, count: int, scale: float, core: int | None) -> Taken:
     sockets = [_patiently(way.watch) for _ in range(count)]
     watchers = Watchers(sockets=sockets, sign=way.sign, again=way.again)
     try:
-        rounds = max(5, int(ROUNDS[count] * scale))
+        rounds = scaled(ROUNDS[count], scale, least=5)
         paced = load.paced(way.plan, watchers, rounds=rounds, core=core)
         saturated = load.flood(
             way.plan,
             in_flight=WINDOW,
-            seconds=SECONDS * min(1.0, max(0.25, scale)),
+            seconds=SECONDS * min(1.0, max(0.05, scale)),
             core=core,
             watchers=watchers,
         )

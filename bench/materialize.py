@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 import strandline
 import strandline.spark
-from bench.measure import Figure
+from bench.measure import Figure, fixed, scaled
 from bench.settings import SUSTAINED
 from strandline.lake import outside
 from strandline.pipelines import Embedded, Engine, by_size, materialize
@@ -33,7 +33,7 @@ from strandline.views.table.table import Table
 
 ROWS = 50_000_000
 ROUNDS = 3
-WARM_UP_S = 15.0
+WARM_UP_S = 15
 EVENT = "sale"
 FIELDS = {"amount": "f64", "quantity": "i64", "country": ["DE", "US", "FR", "JP"], "at": "datetime"}
 QUERY = f"QUERY {EVENT} COUNT, TOTAL amount, AVG quantity, MAX amount BY country PER DAY USING at"
@@ -48,7 +48,7 @@ DAYS = 90
 
 
 def run(folder: Path, *, scale: float) -> Iterator[Figure]:
-    rows = max(200_000, int(ROWS * scale))
+    rows = scaled(ROWS, scale, least=20_000)
     settings = msgspec.structs.replace(SUSTAINED, views=ViewSettings(memory_bytes=4 * GIB))
     spark = strandline.spark.session("local[*]", **{"spark.driver.memory": "3g"})
     try:
@@ -59,16 +59,19 @@ def run(folder: Path, *, scale: float) -> Iterator[Figure]:
             _store(table, rows)
             table.flush()
             table.compact()
-            yield from _measured(store, table, spark, rows)
+            yield from _measured(store, table, spark, rows, fixed(WARM_UP_S, scale, least=0))
     finally:
         spark.stop()
 
 
-def _measured(store: Store, table: Table, spark: SparkSession, rows: int) -> Iterator[Figure]:
+def _measured(
+    store: Store, table: Table, spark: SparkSession, rows: int, warm_up_s: int
+) -> Iterator[Figure]:
     engine = SparkEngine(spark)
     files = [file.url for file in outside.files(f"{store.path}/lake", f"{EVENT}:table").files]
     spark.read.parquet(*files).createOrReplaceTempView("sales")
     by_hand, full, here = _medians(
+        warm_up_s,
         lambda: spark.sql(BY_HAND).toArrow(),
         lambda: materialize(store, ["daily"], full=True, engine=engine),
         lambda: materialize(store, ["daily"], full=True, engine=Embedded()),
@@ -118,9 +121,9 @@ def _news(table: Table, target: Store | str, engine: Engine | Chooser, rows: int
     return statistics.median(times[1:])
 
 
-def _medians(*works: Callable[[], object]) -> list[float]:
+def _medians(warm_up_s: int, *works: Callable[[], object]) -> list[float]:
     """Of each: they take turns, since Java is the quicker the longer it runs."""
-    warm_from = time.perf_counter() + WARM_UP_S
+    warm_from = time.perf_counter() + warm_up_s
     times: list[list[float]] = [[] for _ in works]
     while len(times[0]) < ROUNDS:
         counts = time.perf_counter() > warm_from

@@ -23,6 +23,17 @@ class Figure(msgspec.Struct, kw_only=True):
     note: str = ""
 
 
+def scaled(full: int, scale: float, *, least: int = 1) -> int:
+    """An amount that grows with the scale."""
+    return max(least, int(full * scale))
+
+
+def fixed(amount: int, scale: float, *, least: int = 1) -> int:
+    """An amount that is the same at every scale from 0.1 up. A smaller scale only checks that the
+    benchmark works, so there the amount shrinks too."""
+    return scaled(amount, min(1.0, 10 * scale), least=least)
+
+
 def rate(work: Callable[[], int], *, rounds: int = 5) -> float:
     """Median of units of work per second."""
     rates = []

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 import strandline
-from bench.measure import Figure, percentile, rate
+from bench.measure import Figure, percentile, rate, scaled
 from bench.settings import SUSTAINED
 from strandline.store import Store
 from strandline.views.metrics.metrics import Metrics
@@ -53,7 +53,7 @@ class Peer(Protocol):
 
 
 def run(folder: Path, *, scale: float) -> list[Figure]:
-    count = max(10 * BATCH, int(POINTS * scale) // BATCH * BATCH)
+    count = scaled(POINTS // BATCH, scale, least=10) * BATCH
     figures = []
     with strandline.open(str(folder / "metrics"), settings=SUSTAINED) as store:
         ours = Ours(store, folder / "metrics")
@@ -62,10 +62,10 @@ def run(folder: Path, *, scale: float) -> list[Figure]:
         figures += _questions(ours, peers, count)
         figures += _sizes(ours, peers, count)
     with strandline.open(str(folder / "single"), settings=SUSTAINED) as store:
-        figures.append(_single(store.metrics("m"), int(SINGLES * max(scale, 0.1))))
-        figures.append(_lines(store.metrics("lines"), int(LINES * max(scale, 0.1))))
-        figures += _many_series(store.metrics("many"), int(SERIES * max(scale, 0.1)))
-    largest = 7 if scale >= 1 else 6 if scale >= 0.2 else 5
+        figures.append(_single(store.metrics("m"), scaled(SINGLES, scale, least=1000)))
+        figures.append(_lines(store.metrics("lines"), scaled(LINES, scale, least=1000)))
+        figures += _many_series(store.metrics("many"), scaled(SERIES, scale, least=1000))
+    largest = 7 if scale >= 1 else 6 if scale >= 0.2 else 5 if scale >= 0.01 else 4
     figures += _growth(folder, [number for number in EXPONENTS if number <= largest])
     return figures
 

@@ -6,18 +6,19 @@ import os
 import sqlite3
 from pathlib import Path
 
-from bench.measure import rate
+from bench.measure import fixed, rate
 
 RECORD = b"x" * 100
 PIECE = b"y" * (256 * 1024)
 FILE_SIZE = 64 << 20
+WARM_BYTES = 2 << 30
 
 
-def warm_up(folder: Path, size: int = 2 << 30) -> None:
+def warm_up(folder: Path, *, scale: float) -> None:
     """Let the machine hand out memory once: a guest's first touch of a page is ten times dearer."""
     path = folder / "warm"
     with path.open("wb") as file:
-        for _ in range(size // len(PIECE)):
+        for _ in range(fixed(WARM_BYTES // len(PIECE), scale)):
             file.write(PIECE)
     path.unlink()
 
@@ -25,7 +26,8 @@ def warm_up(folder: Path, size: int = 2 << 30) -> None:
 class Peers:
     """Physical limits and peers, measured once at the start."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, scale: float) -> None:
+        self._scale = scale
         self._folder = folder
         self._fd = os.open(folder / "raw", os.O_RDWR | os.O_CREAT, 0o600)
         for offset in range(0, FILE_SIZE, 65536):
@@ -46,13 +48,13 @@ class Peers:
         return FILE_SIZE
 
     def _pwrite_small(self) -> int:
-        count = 100_000
+        count = fixed(100_000, self._scale)
         for place in range(count):
             os.pwrite(self._fd, RECORD, place * 100)
         return count
 
     def _write_and_sync(self) -> int:
-        count = 1500
+        count = fixed(1500, self._scale)
         for place in range(count):
             os.pwrite(self._fd, RECORD, place * 128)
             os.fdatasync(self._fd)
@@ -74,16 +76,18 @@ class Peers:
     def _sqlite_many(self) -> int:
         connection = self._sqlite("many.db")
         rows = [(RECORD,)] * 1000
-        for _ in range(50):
+        count = fixed(50, self._scale)
+        for _ in range(count):
             connection.execute("begin")
             connection.executemany("insert into log (data) values (?)", rows)
             connection.execute("commit")
         connection.close()
-        return 50_000
+        return count * len(rows)
 
     def _sqlite_one(self) -> int:
         connection = self._sqlite("one.db")
-        for _ in range(5000):
+        count = fixed(5000, self._scale)
+        for _ in range(count):
             connection.execute("insert into log (data) values (?)", (RECORD,))
         connection.close()
-        return 5000
+        return count

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import strandline
 import strandline.spark
-from bench.measure import Figure
+from bench.measure import Figure, scaled
 from strandline.lake import outside
 from strandline.pipelines import Embedded, compact
 from strandline.spark import SparkEngine
@@ -32,7 +32,7 @@ SETTINGS = strandline.Settings(
 def run(folder: Path, *, scale: float) -> list[Figure]:
     """The same lake for each; before each a copy of it."""
     filled = folder / "pipeline-filled"
-    rows, files = _fill(str(filled), max(8, int(FILES * scale)))
+    rows, files = _fill(str(filled), scaled(FILES, scale, least=8))
     spark = strandline.spark.session("local[2]", **{"spark.driver.memory": "3g"})
     try:
         by_hand = _best(filled, folder, lambda store: _by_hand(spark, store))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 import strandline
-from bench.measure import Figure
+from bench.measure import Figure, scaled
 from strandline.env.clock import SystemClock
 from strandline.memory import Share
 from strandline.reservoir.reservoir import Reservoir
@@ -55,7 +55,7 @@ def run(folder: Path, *, scale: float) -> list[Figure]:
     for waiting in WAITING:
         if waiting <= max(WAITING[0], WAITING[-1] * scale):
             figures.append(_with_many_waiting(folder, waiting))
-    figures += _memory(int(MESSAGES * scale))
+    figures += _memory(scaled(MESSAGES, scale))
     return figures
 
 
@@ -64,7 +64,7 @@ def _beside_others(folder: Path, scale: float) -> list[Figure]:
     figures = []
     with _peers(folder) as peers:
         ours = peers[0]
-        for size, jobs in ((BATCH, int(JOBS * scale)), (1, int(SINGLES * scale))):
+        for size, jobs in ((BATCH, scaled(JOBS, scale)), (1, scaled(SINGLES, scale))):
             count = max(size, jobs // size * size)
             rates: dict[str, float] = {peer.name: 0.0 for peer in peers}
             for _ in range(ROUNDS):

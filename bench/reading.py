@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import strandline
-from bench.measure import Figure, rate
+from bench.measure import Figure, rate, scaled
 from bench.peers import RECORD, Peers
 from bench.settings import LAZY
 from strandline.env.disk import OsDisk
@@ -32,7 +32,7 @@ def _fill(path: Path, work: Callable[[strandline.Topic], None]) -> None:
 
 
 def _recovery(folder: Path, peers: Peers, scale: float) -> list[Figure]:
-    batches = int(5000 * scale)
+    batches = scaled(5000, scale, least=20)
     many = [RECORD] * 1000
 
     def fill_many(topic: strandline.Topic) -> None:
@@ -54,14 +54,14 @@ def _recovery(folder: Path, peers: Peers, scale: float) -> list[Figure]:
             met=speed >= 3e9,
         )
     ]
-    singles = int(1_000_000 * scale)
+    singles = scaled(1_000_000, scale)
 
     def fill_one(topic: strandline.Topic) -> None:
         for _ in range(singles):
             topic.append(RECORD)
 
     _fill(folder / "singles", fill_one)
-    seconds = _recover_seconds(folder / "singles") / scale
+    seconds = _recover_seconds(folder / "singles") * 1_000_000 / singles
     figures.append(
         Figure(
             name="recovery of 1 M single records",
@@ -96,7 +96,7 @@ def _reads(folder: Path, scale: float) -> list[Figure]:
                 ("records", lambda page: page.records, 0),
             ]
             for shape, decode, goal in shapes:
-                cost = 1e9 / rate(partial(_read_pages, topic, decode, int(30 * scale) or 1))
+                cost = 1e9 / rate(partial(_read_pages, topic, decode, scaled(30, scale)))
                 figures.append(
                     Figure(
                         name=f"read 10 k as {shape} from {place}",
@@ -120,7 +120,7 @@ def _read_pages(
 
 
 def _open_sealed(folder: Path, scale: float) -> Figure:
-    count = int(10_000_000 * scale)
+    count = scaled(10_000_000, scale, least=50_000)
     batch = pa.record_batch([pa.array([RECORD[:50]] * 50_000, pa.binary())], names=["data"])
     path = str(folder / "sealed")
     with strandline.open(path, settings=LAZY) as store:

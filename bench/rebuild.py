@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import strandline
-from bench.measure import Figure
+from bench.measure import Figure, scaled
 from strandline.pipelines import Embedded, Engine, rebuild
 
 KEYS = 10_000_000
@@ -18,7 +18,7 @@ PATIENCE_S = 600.0
 
 def run(folder: Path, *, scale: float, spark: bool = True) -> list[Figure]:
     """A store of so many keys; replayed by itself, then rebuilt while it is open."""
-    path, keys = str(folder / "rebuild"), max(10_000, int(KEYS * scale))
+    path, keys = str(folder / "rebuild"), scaled(KEYS, scale, least=AT_ONCE)
     _fill(path, keys)
     try:
         replay_s = _replayed(path)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 import strandline
-from bench.measure import Figure, rate
+from bench.measure import Figure, fixed, rate, scaled
 from strandline.env.clock import SystemClock
 from strandline.env.disk import OsDisk
 from strandline.reservoir import opening
@@ -34,12 +34,18 @@ CHANGES = (1_000, 10_000, 100_000)
 
 
 def run(folder: Path, *, scale: float) -> list[Figure]:
-    figures = _writing(folder, max(BATCH, int(PAGES * scale)))
+    figures = _writing(folder, scaled(PAGES, scale, least=BATCH))
     figures.append(_reading(folder))
-    figures += [_recovery(int(LIVE_PAGES * scale), changes) for changes in CHANGES]
+    figures += [_recovery(*_pages(changes, scale)) for changes in CHANGES]
     figures += _requests()
-    figures += _map(folder, int(ENTRIES * scale))
+    figures += _map(folder, scaled(ENTRIES, scale))
     return figures
+
+
+def _pages(changes: int, scale: float) -> tuple[int, int]:
+    """Live pages, and how many of them change."""
+    changes = fixed(changes, scale)
+    return scaled(LIVE_PAGES, scale, least=changes), changes
 
 
 def _writing(folder: Path, count: int) -> list[Figure]:

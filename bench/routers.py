@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import strandline
-from bench.measure import Figure
+from bench.measure import Figure, scaled
 from bench.peers import RECORD
 from bench.settings import LAZY
 
@@ -19,7 +19,7 @@ def run(folder: Path, *, scale: float) -> list[Figure]:
     figures = []
     for count in (0, 1, 10):
         with strandline.open(str(folder / f"routers-{count}"), settings=LAZY) as store:
-            figures += _figures(store, count, int(2_000 * scale) or 1)
+            figures += _figures(store, count, scaled(2_000, scale))
     return figures
 
 

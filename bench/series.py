@@ -22,7 +22,7 @@ import msgspec
 import pyarrow as pa
 
 import strandline
-from bench.measure import Figure, percentile, rate
+from bench.measure import Figure, percentile, rate, scaled
 from bench.settings import SUSTAINED
 from strandline.settings import ViewSettings
 from strandline.views.series.decoded import Decoded
@@ -62,7 +62,7 @@ class Peer(Protocol):
 
 
 def run(folder: Path, *, scale: float) -> list[Figure]:
-    count = max(10 * BATCH, int(POINTS * scale) // BATCH * BATCH)
+    count = scaled(POINTS // BATCH, scale, least=10) * BATCH
     with strandline.open(str(folder / "series"), settings=SUSTAINED) as store:
         ours = Ours(store.series("points"))
         peers: list[Peer] = [Sqlite(folder), Duck(folder)]
@@ -72,9 +72,9 @@ def run(folder: Path, *, scale: float) -> list[Figure]:
         figures.append(_from_log(Ours(store.series("points", inline_bytes=0)), count // 10))
     for sources in SINGLE_SOURCES:
         with strandline.open(str(folder / f"single{sources}"), settings=SUSTAINED) as store:
-            singles = int(SINGLES * max(scale, 0.1))
+            singles = scaled(SINGLES, scale, least=1000)
             figures.append(_single(store.series("points"), singles, sources))
-    largest = 7 if scale >= 1 else 6 if scale >= 0.2 else 5
+    largest = 7 if scale >= 1 else 6 if scale >= 0.2 else 5 if scale >= 0.01 else 4
     exponents = [number for number in EXPONENTS if number <= largest]
     figures += _growth(folder, exponents) + _range_growth(folder, exponents)
     return figures

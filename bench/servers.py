@@ -251,6 +251,10 @@ def postgres_server(folder: Path, core: int | None) -> Iterator[list[Server]]:
     try:
         if user is not None:
             shutil.chown(place, user)
+        if subprocess.run(["test", "-w", str(place)], user=user, check=False).returncode != 0:
+            print(f"PostgreSQL is left out: {user} may not write to {folder}; change --folder")
+            yield []
+            return
         data, port = place / "data", _free_port()
         subprocess.run(
             [initdb, "-D", str(data), "-A", "trust", "-U", "postgres"],

@@ -85,7 +85,7 @@ def _beside_others(
         for server in servers:
             plan = server.plan(safety, shape.records)
             if plan is not None:
-                asked = _ask(plan, shape, SECONDS * min(1.0, max(0.3, scale)))
+                asked = _ask(plan, shape, SECONDS * min(1.0, max(0.02, scale)))
                 rate = asked.requests_per_s * plan.records
                 taken.setdefault(server.name, []).append((rate, asked))
     rates = {name: statistics.median(rate for rate, _ in found) for name, found in taken.items()}

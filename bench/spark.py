@@ -17,26 +17,23 @@ from pyspark.sql import functions as f
 import strandline
 import strandline.spark
 from bench import decoded
-from bench.measure import Figure, percentile
+from bench.measure import Figure, percentile, scaled
 from strandline.lake.writer import ZONE_ROWS
 from strandline.pipelines.columns import RECORD
 
 ROWS = 20_000_000
 SEAL_ROWS = 500_000
 BATCH_ROWS = 50_000
+DELIVERED = 150_000
+"""Records whose way through a stream is timed: half a minute."""
+DELIVERED_S_MAX = 60.0
 ROUNDS = 5
 KEY = b"k500000000000"  # in no record, between those that are there
-SETTINGS = strandline.Settings(
-    segment=strandline.SegmentSettings(
-        checkpoint_bytes=1 << 40, checkpoint_interval_s=1e9, seal_records=SEAL_ROWS
-    ),
-    lake=strandline.LakeSettings(hot_segments=0),
-)
 
 
 def run(folder: Path, *, scale: float) -> list[Figure]:
     path = str(folder / "spark-store")
-    rows = _fill(path, int(ROWS * scale))
+    rows = _fill(path, scaled(ROWS, scale))
     unindexed = _copy_without_index(path, folder / "unindexed")
     spark = strandline.spark.session("local[2]", **{"spark.driver.memory": "3g"})
     try:
@@ -44,7 +41,7 @@ def run(folder: Path, *, scale: float) -> list[Figure]:
         figures += _sources(spark, path, rows, str(folder / "decoded.arrow"))
         figures.append(_selective(spark, path, unindexed))
         figures.append(_available_now(spark, path, folder, rows))
-        figures += _latency(spark, str(folder / "spark-live"), folder, 10 if scale < 1 else 30)
+        figures += _latency(spark, str(folder / "spark-live"), folder, scaled(DELIVERED, scale))
     finally:
         spark.stop()
     return figures
@@ -55,7 +52,15 @@ def _fill(path: str, count: int) -> int:
     random = np.random.default_rng(7)
     data = pa.array([random.bytes(100) for _ in range(BATCH_ROWS)], pa.binary())
     total = 0
-    with strandline.open(path, settings=SETTINGS, start_jobs=False) as store:
+    settings = strandline.Settings(
+        segment=strandline.SegmentSettings(
+            checkpoint_bytes=1 << 40,
+            checkpoint_interval_s=1e9,
+            seal_records=min(SEAL_ROWS, max(BATCH_ROWS, count)),
+        ),
+        lake=strandline.LakeSettings(hot_segments=0),
+    )
+    with strandline.open(path, settings=settings, start_jobs=False) as store:
         topic = store.topic("t")
         while total < count:
             keys = [b"k%012d" % number for number in random.integers(0, 10**12, BATCH_ROWS)]
@@ -240,7 +245,7 @@ def _available_now(spark: SparkSession, path: str, folder: Path, rows: int) -> F
     )
 
 
-def _latency(spark: SparkSession, path: str, folder: Path, seconds: int) -> list[Figure]:
+def _latency(spark: SparkSession, path: str, folder: Path, count: int) -> list[Figure]:
     """From the stamp of a record to its arrival in ``foreachBatch``, at 5,000 a second."""
     waits: list[float] = []
     ended = threading.Event()
@@ -261,11 +266,13 @@ def _latency(spark: SparkSession, path: str, folder: Path, seconds: int) -> list
             .option("checkpointLocation", str(folder / "checkpoint-live"))
             .start()
         )
-        deadline = time.monotonic() + seconds + 10
-        while time.monotonic() < deadline and query.isActive:
+        begun = time.monotonic()
+        deadline = begun + DELIVERED_S_MAX
+        while len(waits) < count and time.monotonic() < deadline and query.isActive:
             topic.append_many([b"x" * 100] * 50)
             time.sleep(0.01)
         ended.set()
+        seconds = time.monotonic() - begun
         query.stop()
     p50 = percentile(waits, 0.5)
     return [

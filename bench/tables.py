@@ -21,7 +21,7 @@ import pyarrow as pa
 
 import strandline
 from bench import table_data
-from bench.measure import Figure
+from bench.measure import Figure, scaled
 from bench.settings import SUSTAINED
 from strandline.settings import ViewSettings
 from strandline.store import Store
@@ -44,7 +44,7 @@ class Question(NamedTuple):
 
 
 def run(folder: Path, *, scale: float) -> Iterator[Figure]:
-    rows = max(100_000, int(ROWS * scale))
+    rows = scaled(ROWS, scale, least=20_000)
     views = ViewSettings(memory_bytes=MEMORY)
     settings = msgspec.structs.replace(SUSTAINED, views=views)
     with strandline.open(str(folder / "tables"), settings=settings) as store:

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from strandline.errors import NotInstalled
-from strandline.spark.sessions import check_java
 from tests.cluster.standalone import Cluster, running
 
 WORKERS = 2
 
 
 @pytest.fixture(scope="session", autouse=True)
-def java() -> None:
-    try:
-        check_java()
-    except NotInstalled as error:
-        if os.environ.get("CI") == "true":
-            pytest.fail(str(error))
-        pytest.skip(str(error))
+def _java(java: None) -> None:
+    """Every test of this folder starts Spark."""
 
 
 @pytest.fixture(scope="package")
