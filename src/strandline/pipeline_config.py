@@ -29,7 +29,7 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A duration: ``15m``, ``6h``, ``1d``. Due at its multiples since 1970, UTC."""
 
     at: str = ""
-    """Minute, hour, day, month and weekday as in cron: ``30 3 * * mon-fri``."""
+    """Minute, hour, day, month and weekday as in Debian's cron: ``30 3 * * mon-fri``."""
 
     timezone: str = "UTC"
     """Where ``at`` is meant, as a name of the tz database."""

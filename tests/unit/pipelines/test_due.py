@@ -55,6 +55,10 @@ def test_every_is_due_at_its_multiples():
         ("0 0 1 jan *", ["2027-01-01T00:00", "2028-01-01T00:00"]),
         ("0 0 29 2 *", ["2028-02-29T00:00", "2032-02-29T00:00"]),
         ("0 0 1 * sat", ["2026-11-21T00:00", "2026-11-28T00:00", "2026-12-01T00:00"]),
+        ("0 0 */10 * sat", ["2026-11-21T00:00", "2027-05-01T00:00", "2027-07-31T00:00"]),
+        ("0 0 13 * */5", ["2026-12-13T00:00", "2027-06-13T00:00", "2027-08-13T00:00"]),
+        ("0 0 L * *", ["2026-11-30T00:00", "2026-12-31T00:00"]),
+        ("0 0 * * fri#2", ["2026-12-11T00:00", "2027-01-08T00:00"]),
     ],
 )
 def test_at_is_due_as_cron_says(at, expected):
@@ -83,10 +87,28 @@ def test_at_is_meant_in_its_time_zone_in_summer_and_winter():
     ]
 
 
-def test_a_time_that_the_clocks_leave_out_comes_an_hour_later():
+def test_a_time_that_the_clocks_leave_out_comes_at_the_end_of_the_gap():
     points = At("30 2 * * *", "Europe/Zurich")
 
-    assert following(points, "2026-03-28T12:00", 2) == ["2026-03-29T01:30", "2026-03-30T00:30"]
+    assert following(points, "2026-03-28T12:00", 2) == ["2026-03-29T01:00", "2026-03-30T00:30"]
+
+
+def test_every_hour_is_due_also_in_the_hour_that_comes_twice():
+    points = At("0 * * * *", "Europe/Zurich")
+
+    assert following(points, "2026-10-24T23:30", 3) == [
+        "2026-10-25T00:00",
+        "2026-10-25T01:00",
+        "2026-10-25T02:00",
+    ]
+    assert told(points.last(us("2026-10-25T01:30"))) == "2026-10-25T01:00"
+
+
+def test_a_time_that_has_come_stays_the_last_one_while_the_clocks_show_it_again():
+    points = At("30 2 * * *", "Europe/Zurich")
+
+    assert told(points.last(us("2026-10-25T01:15"))) == "2026-10-25T00:30"  # 02:15 the second time
+    assert told(points.next(us("2026-10-25T01:15"))) == "2026-10-26T01:30"
 
 
 def test_a_time_that_comes_twice_counts_once():
@@ -129,11 +151,19 @@ def test_a_clock_that_was_far_ahead_is_not_waited_for():
     [
         *("", "* * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *", "* * * * 8"),
         *("a * * * *", "5-1 * * * *", "*/0 * * * *", "0 0 30 2 *", "1,,2 * * * *", "-1 * * * *"),
+        *("0 0 * * * *", "@daily", f"{'9' * 5000} * * * *", "0 0 * 2 mon#x", "0 0 L/x * *"),
     ],
 )
 def test_a_time_that_makes_no_sense_is_refused(at):
-    with pytest.raises(Invalid, match="at"):
+    with pytest.raises(Invalid, match="at "):
         At(at)
+
+
+def test_the_error_of_a_bad_time_names_the_field_and_what_it_may_be():
+    with pytest.raises(Invalid, match=r"'5 25 \* \* \*': bad hour: minute 0-59, hour 0-23"):
+        At("5 25 * * *")
+    with pytest.raises(Invalid, match="does not have five fields: minute 0-59"):
+        At("@daily")
 
 
 @pytest.mark.parametrize("text", ["", "0s", "6", "6 hours", "-1h", "1.5h", "h"])

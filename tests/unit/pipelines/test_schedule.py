@@ -325,7 +325,7 @@ def test_a_state_that_cannot_be_read_is_told_and_not_guessed(world: World):
         ({"every": ""}, "either every or at"),
         ({"at": "0 0 * * *"}, "either every or at"),
         ({"every": "soon"}, "every is a duration"),
-        ({"every": "", "at": "0 0"}, "minute, hour, day, month and weekday"),
+        ({"every": "", "at": "0 0"}, "does not have five fields: minute 0-59"),
         ({"timezone": "Europe/Zurich"}, "a timezone is for at"),
         ({"timeout": "0s"}, "timeout is a duration"),
         ({"master": "local; rm -rf"}, "master is"),

@@ -1,12 +1,11 @@
 """When a declared pipeline is due: points in time, in microseconds since 1970. Pure.
 
     every "6h"               multiples of the duration since 1970, UTC
-    at "30 3 * * mon-fri"    minute, hour, day of the month, month, weekday, as in cron: *, 5, 1-5,
-                             */15, 1,15, names of months and weekdays; 0 and 7 are Sunday. When day
-                             and weekday are both told, either will do
+    at "30 3 * * mon-fri"    minute, hour, day of the month, month, weekday, as in Debian's cron
 
-``at`` is meant in a time zone. A time that a change of the clocks leaves out comes an hour later,
-one that comes twice counts the first time.
+``at`` is evaluated by the library cronsim in a time zone. When the clocks change, an expression
+whose minute or hour begins with ``*`` follows the clock on the wall. Any other is due once per
+named time: a time that is left out comes at the end of the gap, one that comes twice counts once.
 
 However many points have passed since the last run, one run makes up for all of them.
 """
@@ -14,10 +13,11 @@ However many points have passed since the last run, one run makes up for all of 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from cronsim import CronSim, CronSimError
 
 from strandline.errors import Invalid
 
@@ -25,18 +25,12 @@ SECOND_US = 1_000_000
 MISSED_MAX = 1_000
 """Points that are counted when many were missed."""
 
-_DAYS_MAX = 366 * 8 + 2  # 29 February leaves out 2100
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DURATION = re.compile(r"(\d{1,9})(s|m|h|d|w)")
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-_FIELDS = (
-    ("minute", 0, 59, (), 0),
-    ("hour", 0, 23, (), 0),
-    ("day", 1, 31, (), 0),
-    ("month", 1, 12, _MONTHS, 1),
-    ("weekday", 0, 7, _WEEKDAYS, 0),
+_CRON = (
+    "minute 0-59, hour 0-23, day 1-31, month 1-12 or jan-dec, weekday 0-7 or sun-sat; "
+    "each *, 5, 1-5, */15 or a list of those, as '30 3 * * mon-fri'"
 )
 
 
@@ -69,54 +63,40 @@ class At:
     """Times of the calendar of some place."""
 
     def __init__(self, text: str, timezone: str = "UTC") -> None:
-        fields = text.lower().split()
-        if len(fields) != len(_FIELDS):
-            raise Invalid(
-                f"at is minute, hour, day, month and weekday, as '30 3 * * *', not {text!r}"
-            )
-        values = [_values(field, *about) for field, about in zip(fields, _FIELDS, strict=True)]
-        minutes, hours, self._days, self._months, weekdays = values
-        self._weekdays = {day % 7 for day in weekdays}
-        self._either = fields[2] != "*" and fields[4] != "*"
-        self._times = [time(hour, minute) for hour in sorted(hours) for minute in sorted(minutes)]
-        self._zone = zone_of(timezone)
-        if next(self._of_days(_EPOCH.date(), 1), None) is None:
+        zone = zone_of(timezone)
+        self._text = text
+        self._zone = UTC if zone.key == "UTC" else zone  # without the rules for changing clocks
+        if len(text.split()) != 5:
+            raise Invalid(f"at {text!r} does not have five fields: {_CRON}")
+        try:
+            first = next(self._search(0), None)
+        except (CronSimError, ValueError) as error:
+            reason = str(error)[:1].lower() + str(error)[1:]
+            raise Invalid(f"at {text!r}: {reason}: {_CRON}") from error
+        if first is None:
             raise Invalid(f"at {text!r} never comes: there is no such day")
 
     def last(self, now_us: int) -> int | None:
-        today = self._date(now_us + 86_400 * SECOND_US)
-        for points in self._of_days(today, -1):
-            for point in reversed(points):
-                if point <= now_us:
-                    return point
+        # Where clocks change, a search back may miss a point, or find one that no search forward
+        # finds: it only says where to begin.
+        for earlier in self._search(now_us + SECOND_US, reverse=True):
+            point = self.next(_moment(earlier) - SECOND_US)
+            if point <= now_us:
+                while (following := self.next(point)) <= now_us:
+                    point = following
+                return point
         return None
 
     def next(self, after_us: int) -> int:
-        today = self._date(after_us - 86_400 * SECOND_US)
-        for points in self._of_days(today, 1):
-            for point in points:
-                if point > after_us:
-                    return point
-        raise AssertionError("a time that comes in eight years from 1970 on comes again")
+        for found in self._search(after_us):
+            point = _moment(found)
+            if point > after_us:  # one of an hour that comes twice may lie in the past
+                return point
+        raise AssertionError("a time that came once comes again within 50 years")
 
-    def _date(self, moment_us: int) -> date:
-        moment = _EPOCH + timedelta(microseconds=max(0, moment_us))
-        return moment.astimezone(self._zone).date()
-
-    def _of_days(self, first: date, step: int) -> Iterator[Sequence[int]]:
-        """The points of each day that has some, going one way."""
-        day = first
-        for _ in range(_DAYS_MAX):
-            if self._is_meant(day):
-                made = {_moment(datetime.combine(day, each, self._zone)) for each in self._times}
-                yield sorted(made)
-            day += timedelta(days=step)
-
-    def _is_meant(self, day: date) -> bool:
-        if day.month not in self._months:
-            return False
-        by_day, by_weekday = day.day in self._days, day.isoweekday() % 7 in self._weekdays
-        return by_day or by_weekday if self._either else by_day and by_weekday
+    def _search(self, from_us: int, *, reverse: bool = False) -> CronSim:
+        begin = (_EPOCH + timedelta(microseconds=max(0, from_us))).astimezone(self._zone)
+        return CronSim(self._text, begin, reverse)
 
 
 def due_point(points: Points, served_us: int, now_us: int) -> int | None:
@@ -159,30 +139,3 @@ def zone_of(name: str) -> ZoneInfo:
 
 def _moment(local: datetime) -> int:
     return (local.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
-
-
-def _values(
-    text: str, what: str, low: int, high: int, names: Sequence[str], first: int
-) -> set[int]:
-    """The numbers that a field of ``at`` stands for."""
-    found: set[int] = set()
-    for part in text.split(","):
-        span, slash, step_text = part.partition("/")
-        begin, dash, end = span.partition("-")
-        try:
-            step = int(step_text) if slash else 1
-            if span == "*":
-                least, most = low, high if what != "weekday" else 6
-            else:
-                least = _number(begin, names, first)
-                most = _number(end, names, first) if dash else (high if slash else least)
-        except ValueError:
-            raise Invalid(f"at: {part!r} is no {what}") from None
-        if not (low <= least <= most <= high and step > 0):
-            raise Invalid(f"at: {part!r} is no {what}: those are {low} to {high}")
-        found.update(range(least, most + 1, step))
-    return found
-
-
-def _number(text: str, names: Sequence[str], first: int) -> int:
-    return names.index(text) + first if text in names else int(text)
