@@ -106,9 +106,7 @@ def compact(
     ``zone_rows`` and ``zone_bytes`` count. ``options`` are those of the object store, ``spool`` is
     a folder for files that wait to be uploaded.
     """
-    wanted = settings or LakeSettings()
-    if wanted.file_bytes < 1 or not 0 <= wanted.dead_share <= 1:
-        raise Invalid("file_bytes is 1 or more, dead_share from 0 to 1")
+    wanted = check_settings(settings or LakeSettings())
     with closing(open_lake(lake, options=options)) as opened:
         merging = Merging(
             place=opened.place,
@@ -118,6 +116,13 @@ def compact(
         )
         run = _Compaction(opened, merging, wanted, clock or SystemClock(), progress)
         return run.run(topics, engine or Embedded(), dry_run=dry_run)
+
+
+def check_settings(settings: LakeSettings) -> LakeSettings:
+    """The settings themselves, or an error."""
+    if settings.file_bytes < 1 or not 0 <= settings.dead_share <= 1:
+        raise Invalid("file_bytes is 1 or more, dead_share from 0 to 1")
+    return settings
 
 
 class _Compaction:

@@ -4,7 +4,10 @@
     2 the store's writer tends the view: keys whose time is over are deleted, deleted keys that are
       older than the grace are forgotten, superseded versions and forgotten keys leave the log, and
       the lake's manifest is told (``views/kv/compaction.py`` has the rules, and why they are safe)
-    3 files of the lake that have such rows are merged without them (``compact.py``)
+    3 files of the lake that have such rows are merged without them (``compact.py``); a topic
+      that is not in the lake yet has none
+
+Names and settings are checked before the first step, which cannot be undone.
 
 So a record goes when ``history`` newer ones of its key are there, or its key was deleted longer ago
 than ``grace_ms``. A delete marker goes no sooner than everything that it deleted, and only when the
@@ -16,17 +19,19 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Sequence
+from contextlib import closing
 
 import msgspec
 
 from strandline.env.clock import SystemClock
 from strandline.env.disk import OsDisk
 from strandline.inbox.handover import Handover
-from strandline.pipelines.compact import CompactSummary, compact
+from strandline.pipelines.compact import CompactSummary, check_settings, compact
 from strandline.pipelines.deliver import PATIENCE_S, lake_of
 from strandline.pipelines.engine import Chooser, Engine
 from strandline.pipelines.hand_over import hand_over
-from strandline.pipelines.positions import open_readonly, path_of
+from strandline.pipelines.lakes import is_lake, is_pattern, open_lake
+from strandline.pipelines.positions import matching, open_readonly, path_of
 from strandline.pipelines.rebuild import rebuild
 from strandline.settings import LakeSettings
 from strandline.store import Store
@@ -63,6 +68,8 @@ def compact_keyed(
     """
     path, clock = path_of(store), SystemClock()
     begun_s = clock.monotonic()
+    check_settings(settings or LakeSettings())
+    merged = _check_names(path, topics, lake, views_url)
     found = _chosen(path, topics, lake, views_url)
     for topic in found:
         if topic.behind > behind_max:
@@ -86,16 +93,34 @@ def compact_keyed(
             made_us=clock.now_us(),
         )
         hand_over(path, request, lake=lake, views_url=views_url, patience_s=patience_s, clock=clock)
-    if lake or OsDisk().is_dir(lake_of(path)):
-        place = lake_of(path, lake)
-        summary = compact(place, topics, engine=engine, settings=settings, progress=progress)
-    else:
-        summary = CompactSummary(lake=lake_of(path))  # nothing has moved there yet
+    if merged is None:
+        summary = CompactSummary(lake=lake_of(path, lake))
         summary.skipped = []
+    else:
+        place = lake_of(path, lake)
+        summary = compact(place, merged, engine=engine, settings=settings, progress=progress)
     left = {topic.name: topic.records for topic in _chosen(path, topics, lake, views_url)}
     summary.let_go = sum(max(0, each.records - left.get(each.name, 0)) for each in found)
     summary.seconds = clock.monotonic() - begun_s
     return summary
+
+
+def _check_names(
+    path: str, topics: Sequence[str], lake: str, views_url: str
+) -> Sequence[str] | None:
+    """Names and patterns of topics to merge in the lake; None when it has none of them.
+
+    A name that neither the store nor its lake has is an error.
+    """
+    there: list[str] = []
+    place = lake_of(path, lake)
+    has_lake = is_lake(place)
+    if has_lake:
+        with closing(open_lake(place)) as opened:
+            there = [each for each in topics if is_pattern(each) or opened.has(each)]
+    with open_readonly(path, lake, views_url) as store:
+        matching(store, [each for each in topics if each not in there])
+    return there if has_lake and (there or not topics) else None
 
 
 def _chosen(path: str, topics: Sequence[str], lake: str, views_url: str) -> list[_Topic]:

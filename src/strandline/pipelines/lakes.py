@@ -9,7 +9,7 @@ from __future__ import annotations
 import fnmatch
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import msgspec
 
@@ -17,7 +17,7 @@ from strandline.env.disk import Disk, OsDisk
 from strandline.env.object_store import open_objects
 from strandline.env.objects import Objects
 from strandline.errors import Corrupt, Invalid, NotFound, UnknownTopic
-from strandline.lake import names, outside
+from strandline.lake import names, outside, terms
 from strandline.lake.manifest import Manifest
 from strandline.store import Store
 from strandline.topic.layout import Layout
@@ -82,6 +82,16 @@ class OpenLake:
         found.manifests.sort(key=lambda manifest: (manifest.name, manifest.topic_id))
         return found
 
+    def has(self, name: str) -> bool:
+        """Whether a topic of this name is here now, readable or damaged."""
+        for topic_id in names.topics_named(self.objects, name):
+            try:
+                if outside.newest_of(self.objects, self.store_id, topic_id) is not None:
+                    return True
+            except (Corrupt, NotFound, UnknownTopic):
+                return True
+        return False
+
     def close(self) -> None:
         if self._ours:
             self.objects.close()
@@ -110,6 +120,15 @@ def open_lake(
             raise Invalid(f"{url} is neither the folder of a store nor of a lake: check the path")
         url = Layout(folder).lake if disk.exists(f"{folder}/SYSTEM") else folder
     return OpenLake(open_objects(url, options=options, disk=disk), options, ours=True)
+
+
+def is_lake(url: str, *, disk: Disk | None = None) -> bool:
+    """Whether there is a lake: it is made when the first records are moved there."""
+    disk = disk or OsDisk()
+    if "://" not in url and not disk.is_dir(url):
+        return False
+    with closing(open_objects(url, disk=disk)) as objects:
+        return terms.identity_of(objects) is not None
 
 
 @contextmanager

@@ -7,9 +7,10 @@ import shutil
 import pytest
 
 import strandline
+from strandline.errors import Invalid, UnknownTopic
 from strandline.lake import outside
 from strandline.pipelines import compact_keyed, rebuild
-from strandline.settings import LakeSettings
+from strandline.settings import LakeSettings, SegmentSettings, Settings
 from tests.unit.pipelines.lives import open_lively
 from tests.unit.pipelines.owners import owner
 
@@ -108,3 +109,71 @@ def test_a_topic_with_another_view_keeps_every_record(data_dir):
 
     assert done.let_go == 0
     assert rows(data_dir) == before
+
+
+def open_at(path: str, url: str) -> strandline.Store:
+    settings = Settings(
+        segment=SegmentSettings(seal_records=200, own_bytes_min=1),
+        lake=LakeSettings(url=url, hot_segments=1, file_bytes=1),
+    )
+    return strandline.open(path, settings=settings, start_jobs=False)
+
+
+def make_beside(path: str, lake: str) -> str:
+    """Versions of one key in the log alone; a lake, if there is one, has another topic. Its url."""
+    url = f"{path}-lake" if "url" in lake else ""
+    with open_at(path, url) as store:
+        if "another topic" in lake:
+            other = store.topic("other")
+            for _ in range(3):
+                other.append([b"row"] * 200)
+                store._checkpointer.checkpoint()
+                store._sealer.run_once()
+            store.relocate()
+        kv = store.kv("k", history=2)
+        for version in range(VERSIONS):
+            kv.put("key", b"%d" % version)
+    return url
+
+
+@pytest.mark.parametrize("lake", ["", "url", "another topic", "url, another topic"])
+@pytest.mark.parametrize("names", [["k"], ["k*"], [], ["k", "other*"]])
+def test_a_topic_that_is_not_in_the_lake_yet_lets_go_however_it_is_named(data_dir, lake, names):
+    url = make_beside(data_dir, lake)
+
+    done = compact_keyed(data_dir, names, settings=ALL, lake=url)
+
+    assert done.let_go == VERSIONS - 2
+    assert (done.topics == 1) is ("another topic" in lake and names not in (["k"], ["k*"]))
+
+
+@pytest.mark.parametrize("lake", ["", "url", "another topic", "url, another topic"])
+@pytest.mark.parametrize(
+    ("names", "settings", "error"),
+    [
+        (["k", "typo"], ALL, UnknownTopic),
+        (["k"], LakeSettings(file_bytes=0), Invalid),
+    ],
+)
+def test_a_mistake_in_the_request_is_an_error_before_a_record_goes(
+    data_dir, lake, names, settings, error
+):
+    url = make_beside(data_dir, lake)
+
+    with pytest.raises(error, match=r"typo|file_bytes"):
+        compact_keyed(data_dir, names, settings=settings, lake=url)
+
+    with open_at(data_dir, url) as store:
+        assert store.topic("k").statistics().count == VERSIONS
+
+
+def test_a_topic_that_was_deleted_and_made_again_lets_go_though_the_lake_knew_the_old_one(data_dir):
+    make(data_dir)
+    with open_lively(data_dir) as store:
+        store.delete_topic("k")
+        store.relocate()
+        kv = store.kv("k", history=2)
+        for version in range(VERSIONS):
+            kv.put("key", b"%d" % version)
+
+    assert compact_keyed(data_dir, ["k"], settings=ALL).let_go == VERSIONS - 2
