@@ -36,11 +36,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class StrandlineError(Exception):
     """The root of the tree: catch it to catch everything Strandline raises on purpose."""
 
     code = "error"
+    results: tuple[Any, ...] = ()
+    """Of a BATCH: the results of the commands that were done before one failed."""
 
 
 class Invalid(StrandlineError):

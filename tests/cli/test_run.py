@@ -88,6 +88,39 @@ def test_piped_commands_are_done(tables: Command, monkeypatch):
     assert tables("run").lines[-1].split() == ["1"]
 
 
+BATCH = "BATCH [ QUERY pay RETURN [cur, amount]; CREATE USER {}; QUERY pay WHERE amount > 9; PING ]"
+
+
+def test_a_batch_prints_the_result_of_every_command(tables: Command):
+    table = tables("run", BATCH.format("dora"))
+    found = tables("run", BATCH.format("emil"), "--output", "json").json
+    lines = tables("run", BATCH.format("fred"), "--output", "jsonl").json_lines
+    csv = tables("run", BATCH.format("gina"), "--output", "csv").lines
+
+    assert ["CUR", "AMOUNT"] in [line.split() for line in table.lines]
+    assert ["EUR", "4.5"] in [line.split() for line in table.lines]
+    assert any(line.startswith("dora  ") for line in table.lines)
+    assert "No matching events found" in table.out
+    assert "PONG" in table.out
+    query, user, nothing, pong = found
+    assert query["rows"] == [{"cur": "EUR", "amount": 4.5}]
+    assert (user["rows"][0]["user"], len(user["rows"][0]["key"])) == ("emil", 64)
+    assert (nothing["rows"], pong["rows"]) == ([], [])
+    assert (pong["command"], pong["message"]) == ("PING", "PONG")
+    assert [len(line["rows"]) for line in lines] == [1, 1, 0, 0]
+    assert csv[0] == "command,message,rows"
+    assert '""user"":""gina""' in csv[2]
+
+
+def test_a_batch_that_fails_prints_what_it_did(tables: Command):
+    answer = tables("run", "BATCH [ CREATE USER dora; QUERY nothing; PING ]")
+
+    assert answer.code == WRONG_USE
+    assert any(line.startswith("dora  ") for line in answer.lines)
+    assert "no event is called 'nothing'" in answer.err
+    assert "1 command" in answer.err
+
+
 def test_nothing_found_is_said(tables: Command):
     assert "No matching events found" in tables("run", "QUERY pay WHERE amount > 100").out
     assert tables("run", "QUERY pay WHERE amount > 100", "--output", "json").json == []

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+
 import msgspec
+import pyarrow as pa
 import pytest
 
 import strandline
@@ -20,7 +23,9 @@ from strandline.client.blocking.kv import RemoteKv
 from strandline.client.blocking.queue import RemoteQueue
 from strandline.client.blocking.route import RemoteRoute
 from strandline.client.blocking.topic import RemoteTopic
+from strandline.server.arrow_streams import ipc_of
 from strandline.views.queue.job import Ticket
+from strandline.wire.results import RESULT_COLUMN
 from tests.client.scripted import Line, problem, scripted
 
 CUT = Line(0)
@@ -220,6 +225,19 @@ def test_a_pause_beyond_the_patience_is_not_waited_for(server):
         store.topics()
 
     assert len(server.asked) == 1
+
+
+def test_a_batch_that_was_done_in_part_is_not_sent_again(server):
+    done = pa.table({RESULT_COLUMN: pa.array([ipc_of(pa.table({"n": [1]}))], pa.large_binary())})
+    arrow = b64encode(ipc_of(done)).decode()
+    refusal = problem("throttled", kind="memory_pressure", results_arrow=arrow)
+    server.says(*[Line(429, refusal, [("Retry-After", "0")])] * 2)
+
+    with strandline.connect(server.url) as store, pytest.raises(Unavailable) as refused:
+        store.run("BATCH [STORE pay FOR a PAYLOAD {}; STORE pay FOR b PAYLOAD {}]")
+
+    assert len(server.asked) == 1
+    assert [result.rows() for result in refused.value.results] == [[{"n": 1}]]
 
 
 @pytest.mark.parametrize("body", [b"<html>a proxy</html>", b"", b'{"error": 5}', b"\xff"])

@@ -28,7 +28,8 @@ class Refusal(Exception):
         self.status = status
         self.code: str = error["code"]
         self.message: str = error["message"]
-        self.kind: str | None = error.get("detail", {}).get("kind")
+        self.detail: dict[str, Any] = error.get("detail", {})
+        self.kind: str | None = self.detail.get("kind")
 
 
 class Asking:

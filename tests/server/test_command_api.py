@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+import strandline
 from tests.server.asking import Asking, Refusal
 from tests.server.running import Running, running
 
@@ -116,6 +117,64 @@ def test_every_kind_of_command_can_be_given(http: Asking) -> None:
     assert _run(http, "BATCH [ PING; FLUSH ]")["message"] == "2 commands done"
     assert _run(http, "DELETE pay WHERE amount = 1")["rows"] == [[1]]
     assert "forgotten" in _run(http, "FORGET all_pays")["message"]
+
+
+BATCH = "BATCH [ QUERY pay RETURN [amount]; CREATE USER dora; PING ]"
+
+
+def test_a_batch_has_the_result_of_every_command_in_every_format(guarded: Running) -> None:
+    with Asking(guarded, "owner") as http:
+        found = _run(http, BATCH.replace("pay", "eu.pay"))
+        lines = _as(http, BATCH.replace("pay", "eu.pay").replace("dora", "emil"), NDJSON)
+        arrow = _as(http, BATCH.replace("pay", "eu.pay").replace("dora", "fred"), ARROW)
+
+    query, user, pong = found["results"]
+    assert [column["name"] for column in query["columns"]] == ["amount"]
+    assert sorted(query["rows"]) == [[1], [2]]
+    assert user["rows"][0][0] == "dora"
+    assert len(user["rows"][0][1]) == 64
+    assert pong == {"columns": [], "rows": [], "message": "PONG"}
+    told = [msgspec.json.decode(line) for line in lines.content.splitlines()]
+    kinds = [(line["type"], line.get("index")) for line in told]
+    result_kinds = [("result", 0), ("result_batch", 0), ("result", 1), ("result_batch", 1)]
+    head = [("schema", None), ("batch", None)]
+    assert kinds == [*head, *result_kinds, ("result", 2), ("end", None)]
+    messages = told[2]["message"], told[5]["rows"][0][0], told[6]["message"]
+    assert messages == ("2 rows", "emil", "PONG")
+    assert told[-1]["row_count"] == 3
+    table = pa.ipc.open_stream(arrow.content).read_all()
+    assert table.column_names == ["command", "message", "result_arrow"]
+    inner = pa.ipc.open_stream(table["result_arrow"][1].as_py()).read_all()
+    assert inner.to_pylist()[0]["user"] == "fred"
+    assert inner.schema.metadata[b"strandline.message"].startswith(b"user fred is created")
+
+
+def test_a_batch_that_fails_tells_what_it_did(guarded: Running) -> None:
+    command = "BATCH [ CREATE USER dora; QUERY nothing; PING ]"
+    with Asking(guarded, "owner") as http, pytest.raises(Refusal) as refusal:
+        _run(http, command)
+
+    (user,) = refusal.value.detail["results"]
+    assert (refusal.value.status, user["rows"][0][0]) == (400, "dora")
+    with strandline.connect(guarded.url, token=guarded.tokens["owner"]) as store:
+        with pytest.raises(strandline.Invalid) as refused:
+            store.run(command.replace("dora", "emil"))
+        assert refused.value.results[0].rows()[0]["user"] == "emil"
+    records = guarded.store.topic("strandline.audit").read(0, 100).records
+    noted = [record.data for record in records if b"CreateUser" in record.data]
+    assert len(noted) == 2
+    assert b"dora" in noted[0]
+    assert b"emil" in noted[1]
+
+
+def test_a_chart_of_what_has_none_is_refused_before_anything_runs(guarded: Running) -> None:
+    with Asking(guarded, "owner") as http:
+        with pytest.raises(Refusal) as refusal:
+            _as(http, "CREATE USER dora", VEGA)
+        listed = _run(http, "LIST USERS")["rows"]
+
+    assert refusal.value.status == 400
+    assert listed == []
 
 
 def test_a_mistake_shows_the_place(http: Asking) -> None:

@@ -7,8 +7,9 @@ that writes; the others open it for writing, and DEFINE makes one if there is no
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
@@ -100,15 +101,29 @@ def _do(text: str, target: ViewTarget, answerer: Answerer) -> None:
     """One command, in a store of its own."""
     if target.is_remote:
         answerer.refuse_server()
-        with reading(target) as store:
+        with reading(target) as store, _results_printed(text, target):
             _print(_sent(store, text), target)
         return
     kind = type(_parsed(text)).__name__
     if kind in _ASKING:
         _print(look(target, _asked(text, answerer)), target)
         return
-    with writing(target, create=kind in _MAKING) as store:
+    with writing(target, create=kind in _MAKING) as store, _results_printed(text, target):
         _print(_done(store, text, answerer), target)
+
+
+@contextlib.contextmanager
+def _results_printed(text: str, target: ViewTarget) -> Iterator[None]:
+    """When a BATCH fails, print the results of the commands that were done."""
+    try:
+        yield
+    except StrandlineError as error:
+        if error.results:
+            count = len(error.results)
+            _print_batch(_parsed(text).texts[:count], error.results, target)
+            done = "1 command" if count == 1 else f"{count} commands"
+            error.add_note(f"{done} of the batch done before it; {failures.explain(error)[1]}")
+        raise
 
 
 def _sent(store: Store, text: str) -> Result:
@@ -153,7 +168,8 @@ def _prompt(target: ViewTarget, answerer: Answerer) -> None:
             for text in prompt.commands():
                 try:
                     served = is_served(store)
-                    done = _sent(store, text) if served else _done(store, text, answerer)
+                    with _results_printed(text, target):
+                        done = _sent(store, text) if served else _done(store, text, answerer)
                     _print(done, target)
                 except StrandlineError as error:
                     failures.report(error)
@@ -175,6 +191,10 @@ def _read(file: str | None) -> str:
 
 
 def _print(answer: Result, target: ViewTarget) -> None:
+    if answer.results:
+        names = [str(row["command"]) for row in answer]
+        _print_batch(names, answer.results, target)
+        return
     if target.output in ("csv", "arrow") and answer.columns:
         sql.print_answer(answer, target.output)
         return
@@ -192,6 +212,20 @@ def _print(answer: Result, target: ViewTarget) -> None:
             out.rows(page)
             page = []
     out.rows(page)
+    out.end()
+
+
+def _print_batch(commands: Sequence[str], results: Sequence[Result], target: ViewTarget) -> None:
+    """The result of each command: in a table one after the other, else a row for each."""
+    if target.output == "table":
+        for command, result in zip(commands, results, strict=True):
+            output("table").notice(Made({}, {"notice": cells.plain(command)}))
+            _print(result, target)
+        return
+    out = output(target.output)
+    for command, result in zip(commands, results, strict=True):
+        rows = [_row(row).json for row in result]
+        out.rows([fact_row({"command": command, "message": result.message, "rows": rows})])
     out.end()
 
 
@@ -220,5 +254,6 @@ def _told(error: Invalid) -> Invalid:
         return error
     line, column = getattr(error, "line", 0), getattr(error, "column", 0)
     told = Invalid(f"line {line}, column {column}: {message}" if line else message)
+    told.results = error.results
     told.add_note(hint or "docs/guide/queries.md has the commands")
     return told

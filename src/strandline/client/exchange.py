@@ -19,6 +19,7 @@ from typing import NamedTuple, TypeVar
 import httpx2
 import msgspec
 
+from strandline.client.result_codec import results_of
 from strandline.client.settings import ClientSettings
 from strandline.env.clock import Clock
 from strandline.errors import Closed, StrandlineError, Unreachable
@@ -104,13 +105,15 @@ def failed_on_the_way(error: Exception, where: str) -> Failed:
 def refused(problem: Problem, ask: Ask) -> Failed:
     """What an answer means that is an error."""
     error = error_of(problem)
+    error.results = results_of(problem.detail)
+    if error.results:
+        error.add_note(f"{len(error.results)} commands of the batch were done before it failed")
     at_the_door = problem.code in _REFUSED_AT_THE_DOOR and "kind" not in problem.detail
     throttled = problem.status == 429
     final = isinstance(error, Closed) and ask.closed_is_final
     passing = throttled or (problem.status in (502, 503, 504) and not final)
-    return Failed(
-        error, undone=at_the_door or throttled, passing=passing, pause_s=problem.retry_after_s
-    )
+    undone = (at_the_door or throttled) and not error.results
+    return Failed(error, undone=undone, passing=passing, pause_s=problem.retry_after_s)
 
 
 def shut_down(response: httpx2.Response) -> None:

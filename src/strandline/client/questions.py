@@ -10,41 +10,16 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-import msgspec
-import pyarrow as pa
-
 from strandline.client.exchange import Reply
 from strandline.client.pages import table_of
+from strandline.client.result_codec import result_from
 from strandline.errors import Invalid
 from strandline.query.result import Result
-from strandline.wire.results import CHART, MESSAGE
-
-
-class RemoteResult(Result):
-    """An answer that a server has told. Immutable; safe from many threads."""
-
-    def __init__(self, table: pa.Table, message: str, chart: dict[str, Any] | None) -> None:
-        super().__init__(table)
-        self._message = message
-        self.chart = chart
-        """What PLOT has drawn, as a Vega-Lite specification."""
-
-    @property
-    def message(self) -> str:
-        return self._message
 
 
 def result_of(reply: Reply) -> Result:
     """The answer to a command or to SQL."""
-    table = table_of(reply)
-    told = table.schema.metadata or {}
-    plain = table.replace_schema_metadata(
-        {name: text for name, text in told.items() if name not in (MESSAGE, CHART)} or None
-    )
-    if MESSAGE not in told:
-        return Result(plain)
-    chart = msgspec.json.decode(told[CHART]) if CHART in told else None
-    return RemoteResult(plain, told[MESSAGE].decode(), chart)
+    return result_from(table_of(reply))
 
 
 def params_told(params: Mapping[str, Any] | list[Any] | None) -> list[Any] | dict[str, Any] | None:

@@ -1,7 +1,8 @@
 """What a store does with a command: parsed, checked against the tables that are there, done.
 
 A command is done whole or refused whole, but for a batch: its commands are done one after the
-other, and the first that is refused ends it, and says how many were done.
+other, and the first that fails ends it; the result, or the error, has the result of each command
+that was done.
 
 All tables of one question are seen at one moment each, taken one after the other when it begins; a
 table that comes twice is seen once.
@@ -256,15 +257,19 @@ class Questions:
         return Told(f"{len(points)} points", points, chart=drawn)
 
     def _batch(self, batch: commands.Batch, text: str) -> Result:
-        told: list[dict[str, Any]] = []
+        results: list[Result] = []
         for command, own in zip(batch.commands, batch.texts, strict=True):
             try:
-                result = self._do(command, text)
+                results.append(self._do(command, text))
             except StrandlineError as error:
-                error.add_note(f"{len(told)} commands of the batch were done before {own!r}")
+                error.results = tuple(results)
+                error.add_note(f"{len(results)} commands of the batch were done before {own!r}")
                 raise
-            told.append({"command": own, "message": result.message})
-        return Told(f"{len(told)} commands done", told)
+        rows = [
+            {"command": own, "message": result.message}
+            for own, result in zip(batch.texts, results, strict=True)
+        ]
+        return Told(f"{len(rows)} commands done", rows, results=results)
 
     def _administer(self, command: Command) -> Result:
         match command:

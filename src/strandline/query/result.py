@@ -5,6 +5,7 @@
     arrow()              a pyarrow.Table
     batches()            the same, bit by bit
     df(), pl()           a DataFrame of pandas or polars, if they are installed
+    results              of a BATCH: the result of each command
 
 Plain values are str, int, float, bool, None, ``datetime.date``, and ``datetime.datetime`` in UTC.
 A total of whole numbers is an int of any size; in Arrow it is decimal128(38, 0).
@@ -32,6 +33,9 @@ _BATCH_ROWS = 1000
 
 class Result:
     """An answer. Immutable; safe from many threads."""
+
+    results: tuple[Result, ...] = ()
+    """Of a BATCH: the result of each command, in the order of the commands."""
 
     def __init__(self, table: pa.Table, *, profile: Profile | None = None) -> None:
         self._table = table

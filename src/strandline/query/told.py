@@ -16,11 +16,17 @@ class Told(Result):
     """What a command did. Immutable; safe from many threads."""
 
     def __init__(
-        self, message: str, rows: Sequence[Mapping[str, Any]] = (), *, chart: Chart | None = None
+        self,
+        message: str,
+        rows: Sequence[Mapping[str, Any]] = (),
+        *,
+        chart: Chart | None = None,
+        results: Sequence[Result] = (),
     ) -> None:
         self.profile = None
         self.chart = chart
         """What PLOT has drawn."""
+        self.results = tuple(results)
         self._message = message
         self._rows = rows
 

@@ -132,7 +132,9 @@ class Sight:
         hidden = (name for name in self._store.topics() if not self.sees(name))
         if not any(name in error.hint for name in hidden):
             return error
-        return Mistake(error.message, error.text, error.at)
+        hidden_hint = Mistake(error.message, error.text, error.at)
+        hidden_hint.results = error.results
+        return hidden_hint
 
     def _reads(
         self, question: commands.Query | commands.Replay | commands.Plot

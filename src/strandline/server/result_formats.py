@@ -11,13 +11,14 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+from msgspec import UNSET
 
 from strandline.errors import Invalid, StrandlineError
 from strandline.query.result import Result
 from strandline.query.told import Told
-from strandline.server.arrow_streams import ipc_chunks
+from strandline.server.arrow_streams import ipc_chunks, ipc_of
 from strandline.wire import results as wire
-from strandline.wire.problems import problem_of
+from strandline.wire.problems import Refused, problem_of
 
 ROWS_AT_ONCE = 1000
 _INT_MAX = 2**63
@@ -43,13 +44,31 @@ def json_chunks(result: Result) -> Generator[bytes]:
         comma = b","
     yield b'],"message":%b' % _encode(result.message)
     chart = chart_of(result)
-    yield b"}" if chart is None else b',"chart":%b}' % _encode(chart)
+    if chart is not None:
+        yield b',"chart":%b' % _encode(chart)
+    if result.results:
+        yield b',"results":'
+        yield from json_list(result.results)
+    yield b"}"
+
+
+def json_list(results: Sequence[Result]) -> Generator[bytes]:
+    """Results as a JSON array of ``wire.Result``."""
+    comma = b"["
+    for result in results:
+        yield comma
+        yield from json_chunks(result)
+        comma = b","
+    yield b"]"
 
 
 def ndjson_chunks(
-    schema: pa.Schema, batches: Iterator[pa.RecordBatch], message: str | None = None
+    schema: pa.Schema,
+    batches: Iterator[pa.RecordBatch],
+    message: str | None = None,
+    results: Sequence[Result] = (),
 ) -> Generator[bytes]:
-    """Lines: the schema, rows, the end."""
+    """Lines: the schema, rows, the results of the commands of a BATCH, the end."""
     count = 0
     yield _encode(wire.SchemaLine(columns=columns_of(schema))) + b"\n"
     for batch in batches:
@@ -57,8 +76,20 @@ def ndjson_chunks(
             rows = rows_of(batch.slice(first, ROWS_AT_ONCE))
             count += len(rows)
             yield _encode(wire.RowsLine(rows=rows)) + b"\n"
+    for index, result in enumerate(results):
+        yield from _result_lines(index, result)
     end = wire.EndLine(row_count=count, message=f"{count} rows" if message is None else message)
     yield _encode(end) + b"\n"
+
+
+def _result_lines(index: int, result: Result) -> Generator[bytes]:
+    """One result of a BATCH."""
+    columns, chart = columns_of(result.schema), chart_of(result)
+    drawn = UNSET if chart is None else chart
+    head = wire.ResultLine(index=index, columns=columns, message=result.message, chart=drawn)
+    yield _encode(head) + b"\n"
+    for batch in result.batches(ROWS_AT_ONCE):
+        yield _encode(wire.ResultRowsLine(index=index, rows=rows_of(batch))) + b"\n"
 
 
 def error_told(lines: Generator[bytes]) -> Generator[bytes]:
@@ -83,9 +114,34 @@ def arrow_chunks(result: Result) -> Generator[bytes]:
     chart = chart_of(result)
     if chart is not None:
         metadata[wire.CHART] = _encode(chart)
-    schema = result.schema.with_metadata({**(result.schema.metadata or {}), **metadata})
-    batches = (batch.replace_schema_metadata(schema.metadata) for batch in result.batches(8192))
+    table = result.arrow()
+    if result.results:
+        metadata[wire.RESULTS] = wire.RESULT_COLUMN.encode()
+        table = table.append_column(wire.RESULT_COLUMN, arrow_column(result.results))
+    schema = table.schema.with_metadata({**(table.schema.metadata or {}), **metadata})
+    batches = (batch.replace_schema_metadata(schema.metadata) for batch in table.to_batches(8192))
     return ipc_chunks(schema, batches)
+
+
+def arrow_column(results: Sequence[Result]) -> pa.Array:
+    """Each result as an IPC stream."""
+    streams = [b"".join(arrow_chunks(result)) for result in results]
+    return pa.array(streams, pa.large_binary())
+
+
+def with_results(error: StrandlineError, *, arrow: bool) -> StrandlineError:
+    """An error of a BATCH, with the results of the commands that were done before it."""
+    if not error.results:
+        return error
+    problem = problem_of(error)
+    detail = dict(problem.detail)
+    if arrow:
+        table = pa.table({wire.RESULT_COLUMN: arrow_column(error.results)})
+        detail["results_arrow"] = ipc_of(table)
+    else:
+        detail["results"] = msgspec.json.decode(b"".join(json_list(error.results)))
+    retry_after_s = problem.retry_after_s
+    return Refused(*problem[:3], detail=detail, retry_after_s=retry_after_s)
 
 
 def chart_of(result: Result) -> dict[str, Any] | None:

@@ -15,7 +15,8 @@ import msgspec
 import pyarrow as pa
 from starlette.responses import Response
 
-from strandline.errors import Invalid
+from strandline.errors import Invalid, StrandlineError
+from strandline.query.commands import Batch, Command, Plot
 from strandline.query.parsing import parse
 from strandline.query.problems import Mistake
 from strandline.query.remember.changes import Change
@@ -45,17 +46,30 @@ async def command(call: Call) -> Response:
     text = _text(call) if call.media_type == wire.COMMAND else call.body.command
     sight = _sight(call)
     parsed = await call.parts.bridge.run(parse, text)
+    if wants_chart(call) and not isinstance(parsed, Plot):
+        raise Invalid("only a PLOT gives a chart: accept JSON, NDJSON or Arrow")
     needs = await _listed(call, sight.needs_of_command(parsed))
     check(call.parts.auth, call.who, needs)
     if any(need.action == "write" for need in needs):
         check_room(call)
     try:
         result = await call.parts.bridge.slow(call.parts.store.run, text)
-    except Mistake as error:
-        raise await call.parts.bridge.run(sight.without_names, error) from None
-    for told in naming.told_in_audit(parsed):
-        await auditing.tell(call, "command", **told)
+    except StrandlineError as error:
+        if isinstance(parsed, Batch):
+            await _put_on_record(call, *parsed.commands[: len(error.results)])
+        shown = error
+        if isinstance(error, Mistake):
+            shown = await call.parts.bridge.run(sight.without_names, error)
+        arrow = wants(call, ARROW)
+        raise await call.parts.bridge.slow(formats.with_results, shown, arrow=arrow) from None
+    await _put_on_record(call, parsed)
     return await _answer(call, result)
+
+
+async def _put_on_record(call: Call, *done: Command) -> None:
+    for command in done:
+        for told in naming.told_in_audit(command):
+            await auditing.tell(call, "command", **told)
 
 
 async def sql(call: Call) -> Response:
@@ -120,18 +134,21 @@ async def _changes(call: Call, alias: str, after: str) -> AsyncIterator[bytes | 
 async def _answer(call: Call, result: Result) -> Response:
     """An answer that is there, in the form that was asked for."""
     chart = result.chart if isinstance(result, Told) else None
-    if wants(call, wire.PNG) or wants(call, wire.VEGA):
-        if chart is None:
-            raise Invalid("only a PLOT gives a chart: accept JSON, NDJSON or Arrow")
+    if wants_chart(call) and chart is not None:
         if wants(call, wire.PNG):
             return Response(await call.parts.bridge.slow(chart.png), media_type=wire.PNG)
         return Response(msgspec.json.encode(chart.vega), media_type=wire.VEGA)
     if wants(call, ARROW):
         return await streamed(call, formats.arrow_chunks(result), ARROW)
     if wants(call, NDJSON):
-        chunks = formats.ndjson_chunks(result.schema, result.batches(), result.message)
+        told = result.schema, result.batches(), result.message, result.results
+        chunks = formats.ndjson_chunks(*told)
         return await streamed(call, chunks, NDJSON)
     return await streamed(call, formats.json_chunks(result), JSON)
+
+
+def wants_chart(call: Call) -> bool:
+    return wants(call, wire.PNG) or wants(call, wire.VEGA)
 
 
 def _arrow(stream: Stream) -> Generator[bytes]:

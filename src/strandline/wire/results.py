@@ -1,9 +1,15 @@
 """Answers of questions on the wire, and what is asked: commands, SQL, remembered queries.
 
-JSON    ``{"columns": [{"name", "type"}], "rows": [[...], ...], "message", "chart"?}``
+JSON    ``{"columns": [{"name", "type"}], "rows": [[...], ...], "message", "chart"?, "results"?}``
 NDJSON  a line for the schema, lines of rows, a line for the end; instead of that one an error
 Arrow   an IPC stream; the schema's metadata has ``strandline.message``, and ``strandline.chart``
         with the Vega-Lite specification of a PLOT
+
+The rows of a BATCH are its commands and their messages. The result of each command is in
+``results``; in NDJSON in lines ``result`` and ``result_batch`` before the end; in Arrow in the
+column ``result_arrow``, as an IPC stream, and ``strandline.results`` has the name of that column.
+An error of a BATCH has the results of the commands before it in ``detail.results``; where Arrow is
+accepted in ``detail.results_arrow``, the Arrow form in base64.
 
 ``type`` is that of Arrow, as text. In JSON a time is RFC 3339 text in UTC with microseconds, a date
 is text, bytes are base64, a whole number beyond 64 bits is text; not a number and infinity are
@@ -25,6 +31,8 @@ COMMAND = "application/x-strandline-command"
 SQL = "application/sql"
 MESSAGE = b"strandline.message"
 CHART = b"strandline.chart"
+RESULTS = b"strandline.results"
+RESULT_COLUMN = "result_arrow"
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,6 +58,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     chart: dict[str, Any] | UnsetType = UNSET
     """A Vega-Lite specification, of a PLOT."""
+    results: list[Result] | UnsetType = UNSET
+    """The result of each command of a BATCH."""
 
 
 class SchemaLine(msgspec.Struct, frozen=True, kw_only=True, tag="schema"):
@@ -57,6 +67,23 @@ class SchemaLine(msgspec.Struct, frozen=True, kw_only=True, tag="schema"):
 
 
 class RowsLine(msgspec.Struct, frozen=True, kw_only=True, tag="batch"):
+    rows: list[list[Any]]
+
+
+class ResultLine(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
+    """The result of a command of a BATCH begins."""
+
+    index: int
+    """The command's place in the BATCH, from 0."""
+    columns: list[Column]
+    message: str
+    chart: dict[str, Any] | UnsetType = UNSET
+
+
+class ResultRowsLine(msgspec.Struct, frozen=True, kw_only=True, tag="result_batch"):
+    """Rows of the result of a command of a BATCH."""
+
+    index: int
     rows: list[list[Any]]
 
 

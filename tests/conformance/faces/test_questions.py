@@ -157,3 +157,61 @@ def test_a_query_is_remembered(store, pay):
 
     assert told.rows()[0]["alias"] == alias
     assert [row["who"] for row in store.run(f"SHOW {alias}")] == ["bob"]
+
+
+ALONE = (
+    "QUERY {} ORDER BY amount",
+    "QUERY {} RETURN [who]",
+    "QUERY {} WHERE amount > 99999999999999999",
+    "QUERY {} TOTAL amount BY who",
+    "REPLAY {} FOR a",
+    "PLOT TOTAL(amount) OF {} OVER day(at)",
+    "SHOW r{}",
+    "DELETE {} WHERE amount = 5",
+    "FLUSH",
+    "PING",
+)
+
+
+def test_every_command_of_a_batch_has_the_result_that_it_has_alone(store, pay):
+    store.run(f"REMEMBER QUERY {pay} AS r{pay}")
+    texts = [text.format(pay) for text in ALONE]
+
+    batch = store.run(f"BATCH [{'; '.join(texts)}]")
+
+    assert batch.message == f"{len(texts)} commands done"
+    assert [row["command"] for row in batch] == texts
+    assert batch.columns == ["command", "message"]
+    assert len(batch.results) == len(texts)
+    for text, row, one in zip(texts, batch, batch.results, strict=True):
+        alone = store.run(text)
+        assert one.arrow().equals(alone.arrow()), text
+        assert one.schema.equals(alone.schema), text
+        assert one.message == alone.message == row["message"], text
+        assert _drawn(one) == _drawn(alone), text
+        assert one.results == alone.results == (), text
+
+
+def _drawn(result):
+    chart = getattr(result, "chart", None)
+    return getattr(chart, "vega", chart)
+
+
+def test_what_a_batch_did_before_it_failed_is_in_its_error(store, pay):
+    query = f"QUERY {pay} WHERE amount < 4 ORDER BY amount RETURN [amount, at]"
+    alone = store.run(query)
+
+    with pytest.raises(Invalid, match="nothing_here") as refused:
+        store.run(f"BATCH [{query}; PING; QUERY nothing_here; PING]")
+
+    query_result, pong = refused.value.results
+    assert query_result.arrow().equals(alone.arrow())
+    assert pong.message == "PONG"
+    assert "2 commands" in refused.value.__notes__[0]
+
+
+def test_an_error_outside_of_a_batch_has_no_results(store):
+    with pytest.raises(Invalid) as refused:
+        store.run("QUERY nothing_here")
+
+    assert refused.value.results == ()
