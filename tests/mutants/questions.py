@@ -47,6 +47,13 @@ QUESTIONS = {
         "unit/query/test_known_texts",
         "test_what_may_hold_a_key_or_data_is_not_kept",
     ),
+    "query: two columns of a result have one name in SQL": Mutant(
+        "query.compile:result_column",
+        'f"__c{place}"',
+        'f"__c{min(place, 2)}"',
+        _SHOW,
+        "test_a_group_may_have_the_name_of_a_hidden_column",
+    ),
     "sql: as of a time leaves out the records of that time": Mutant(
         "query.sql.positions:past_of",
         "cursor_at(moment_us + 1)",

@@ -309,10 +309,8 @@ def _order(name: Name, bound: Bound, scope: Scope) -> Column:
     if not bound.aggregates:
         return scope.named(name)
     full = f"{name.event}.{name.text}" if name.event else name.text
-    fitting = [
-        each
-        for each in bound.names
-        if each == full or each.lower() == full.lower() or each.endswith(f".{full}")
+    fitting = [each for each in bound.names if each == full] or [
+        each for each in bound.names if each.lower() == full.lower() or each.endswith(f".{full}")
     ]
     if len(fitting) != 1:
         hint = did_you_mean(full, list(bound.names), called="there are")

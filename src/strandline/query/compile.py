@@ -11,6 +11,10 @@ Results have the same columns in both, and these types:
     min, max, columns         that of the column; u64 is DECIMAL(20, 0) in Spark
     bucket                    TIMESTAMP, in UTC
 
+In the SQL the columns of a result are ``__c0``, ``__c1`` and so on, in the order of ``Plan.names``.
+No field can have such a name, and engines do not distinguish names that differ by capital letters
+alone. The engine's result is renamed by position.
+
 Of a sequence the matches may be a relation, too, when somebody else has found them
 (``sequence.py``). If not, they are found by windows: see ``matching.py``.
 """
@@ -23,7 +27,6 @@ from collections.abc import Iterable
 from sqlglot import exp
 
 from strandline.query import buckets
-from strandline.query.bound import BUCKET
 from strandline.query.buckets import Years
 from strandline.query.dialect import TOTAL_DIGITS, Dialect, call, column, decimal, name
 from strandline.query.matching import matches
@@ -140,12 +143,23 @@ def _answer(
     if plan.figures:
         answer = _grouped(plan, rows, dialect, years, numbered)
     else:
-        shown = [_as(column(output.column), output.name) for output in plan.outputs]
+        shown = [_as(column(output.column), at) for at, output in enumerate(plan.outputs)]
         answer = rows.select(*shown, copy=False)
-    answer = _ordered(answer, plan.order)
+    answer = _ordered(answer, _sorts(plan))
     if plan.limit is not None:
         answer = answer.limit(plan.limit, copy=False)
     return answer.offset(plan.offset, copy=False) if plan.offset else answer
+
+
+def _sorts(plan: Plan) -> list[Sort]:
+    """By columns of the rows, or of groups by columns of the result."""
+    if not plan.figures:
+        return list(plan.order)
+    places = plan.order_places
+    return [
+        Sort(result_column(place), sort.descending)
+        for place, sort in zip(places, plan.order, strict=True)
+    ]
 
 
 def _ordered(select: exp.Select, order: Iterable[Sort]) -> exp.Select:
@@ -159,25 +173,29 @@ def _ordered(select: exp.Select, order: Iterable[Sort]) -> exp.Select:
 def _grouped(
     plan: Plan, rows: exp.Select, dialect: Dialect, years: Years | None, numbered: Numbered
 ) -> exp.Select:
-    keys: dict[str, exp.Expression] = {group.name: column(group.column) for group in plan.groups}
+    keys: list[exp.Expression] = [column(group.column) for group in plan.groups]
     if plan.bucket:
-        keys = {BUCKET: _label(plan.bucket, years, dialect)} | keys
-    figures = [_as(_figure(figure, dialect), figure.name) for figure in plan.figures]
-    shown = [_as(key, told) for told, key in keys.items()]
-    grouped = rows.select(*shown, *figures, copy=False)
+        keys.insert(0, _label(plan.bucket, years, dialect))
+    figures = [_figure(figure, dialect) for figure in plan.figures]
+    shown = [_as(each, place) for place, each in enumerate([*keys, *figures])]
+    grouped = rows.select(*shown, copy=False)
     if keys:
-        grouped = grouped.group_by(*(key.copy() for key in keys.values()), copy=False)
+        grouped = grouped.group_by(*(key.copy() for key in keys), copy=False)
+    first = len(keys) - len(plan.groups)
     meant = {
-        group.name: _variant(column(group.name), numbered[group.column])
-        for group in plan.groups
+        place: _variant(column(result_column(place)), numbered[group.column])
+        for place, group in enumerate(plan.groups, first)
         if group.column in numbered
     }
     if plan.bucket is not None and not plan.bucket.calendar.is_utc:
-        meant[BUCKET] = buckets.moment(column(BUCKET), plan.bucket.calendar, years, dialect)
+        label = column(result_column(0))
+        meant[0] = buckets.moment(label, plan.bucket.calendar, years, dialect)
     if not meant:
         return grouped
     subquery = exp.Subquery(this=grouped, alias=exp.TableAlias(this=name("labelled")))
-    told_all = [_as(meant.get(told, column(told)), told) for told in plan.names]
+    told_all = [
+        _as(meant.get(place, column(result_column(place))), place) for place in range(len(shown))
+    ]
     return exp.Select(expressions=told_all).from_(subquery, copy=False)
 
 
@@ -254,5 +272,10 @@ def _total_by_digits(values: exp.Expression) -> exp.Expression:
     return exp.cast(exp.paren(total), decimal(TOTAL_DIGITS))
 
 
-def _as(value: exp.Expression, told: str) -> exp.Expression:
-    return exp.Alias(this=value, alias=name(told))
+def _as(value: exp.Expression, place: int) -> exp.Expression:
+    return exp.Alias(this=value, alias=name(result_column(place)))
+
+
+def result_column(place: int) -> str:
+    """The name in SQL of the column at this place of a result."""
+    return f"__c{place}"

@@ -156,7 +156,8 @@ class _Question:
         few = deciding(self._plan)
         scan = few.scans[0]
         self._sources.register(scan, self._sources.reading(scan, top=few.top), few.numbered)
-        return among(self._plan, self._ask(sql(few, "duckdb", numbered=few.numbered)))
+        found = self._ask(sql(few, "duckdb", numbered=few.numbered))
+        return among(self._plan, found.rename_columns(few.names))
 
     def _matched(self) -> str:
         """Make the matches of a sequence a relation; returns the SQL that is to be asked."""
@@ -206,8 +207,7 @@ class _Question:
 
 
 def shaped(table: pa.Table, shape: pa.Schema) -> pa.Table:
-    """What DuckDB gave, in the types that were promised."""
-    # DuckDB does not tell small letters from capital ones and renames columns for it.
+    """What an engine returned, with the names and types of the result: columns go by position."""
     return table.rename_columns(shape.names).cast(shape)
 
 

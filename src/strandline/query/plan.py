@@ -156,6 +156,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         figures = [figure.name for figure in self.figures]
         return [*bucket, *(group.name for group in self.groups), *figures]
 
+    @property
+    def order_places(self) -> list[int]:
+        """Of groups: the places in the result of the columns that they are ordered by."""
+        names = self.names
+        return [names.index(sort.column) for sort in self.order]
+
 
 def numbered_enums(scan: Scan, among: Collection[str]) -> Numbered:
     """The enums among these columns of a scan."""

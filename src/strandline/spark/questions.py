@@ -131,10 +131,11 @@ def looking(store: str | Store, lake: str, ask: Callable[[Store], Found]) -> Fou
 def _in_order(table: pa.Table, plan: Plan) -> pa.Table:
     """Groups in the order of the plan, missing values last."""
     keys = [
-        (sort.column, "descending" if sort.descending else "ascending", "at_end")
-        for sort in plan.order
+        (f"c{place}", "descending" if sort.descending else "ascending", "at_end")
+        for place, sort in zip(plan.order_places, plan.order, strict=True)
     ]
-    return table.take(pc.sort_indices(table, sort_keys=keys)) if keys else table
+    by_place = table.rename_columns([f"c{place}" for place in range(table.num_columns)])
+    return table.take(pc.sort_indices(by_place, sort_keys=keys)) if keys else table
 
 
 class _Asked:
@@ -183,7 +184,7 @@ class _Asked:
             unordered = not (plan.order_asked or plan.figures or plan.steps)
             if unordered and self._rows_max > ORDERED_ROWS_MAX:  # as ``execute.py`` says
                 plan = msgspec.structs.replace(plan, order=())
-            return self._ask(sql(plan, "spark"))
+            return self._ask(sql(plan, "spark")).toDF(*plan.names)
 
     def _rows(self, scan: Scan, top: Top | None) -> DataFrame:
         with self._profile.timed("plan", self.clock):

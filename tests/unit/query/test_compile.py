@@ -91,7 +91,8 @@ def test_both_dialects_have_the_same_columns(tables, question):
 
     for dialect in ("duckdb", "spark"):
         (statement,) = sqlglot.parse(_sql(tables, question, dialect), dialect=dialect)
-        assert [each.alias_or_name for each in statement.selects] == list(bound.names)
+        names = [each.alias_or_name for each in statement.selects]
+        assert names == [f"__c{place}" for place in range(len(bound.names))]
 
 
 def test_required_columns_are_compared_plainly(tables):

@@ -72,7 +72,7 @@ def test_everything_that_was_measured_is_told(tables):
         }
     ]
     assert told["sql"] == [
-        'SELECT "amount" AS "amount" FROM "rows0" '
+        'SELECT "amount" AS "__c0" FROM "rows0" '
         'WHERE "amount" > CAST(\'100.0\' AS DOUBLE) ORDER BY "seq" ASC'
     ]
     assert told["seconds"] == {"plan": 0.25, "read": 0.0, "calculate": 0.0, "total": 0.25}
@@ -96,7 +96,7 @@ def test_people_are_told_the_same(tables):
         "time",
         "  plan 250.0 ms, read 0.0 ms, calculate 0.0 ms",
         "sql",
-        '  SELECT "amount" AS "amount" FROM "rows0" '
+        '  SELECT "amount" AS "__c0" FROM "rows0" '
         'WHERE "amount" > CAST(\'100.0\' AS DOUBLE) ORDER BY "seq" ASC',
     ]
 

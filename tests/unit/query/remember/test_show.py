@@ -11,6 +11,7 @@ from pyroaring import BitMap64
 from strandline.errors import Conflict, Invalid, NotFound
 from strandline.query.commands import Query, Remember
 from strandline.query.parsing import parse
+from strandline.query.periods import Calendar
 from tests.unit.query.remember.world import Machine, World, alike
 from tests.unit.store.world import SMALL_WAL
 
@@ -60,6 +61,32 @@ def test_show_is_what_the_query_would_say(machine: Machine, text: str):
         answers.append((machine.show("a"), machine.fresh(text)))
 
     assert all(alike(shown, asked) for shown, asked in answers)
+
+
+GROUPED: dict[str, tuple[object, list[object]]] = {
+    "i64 | null": ("i64 | null", [5, 0, -1, None]),
+    "enum": (["a", "b"], ["a", "b"]),
+    "f64": ("f64", [0.5, -1.0]),
+    "date": ("date", ["2024-01-01", "1960-02-01"]),
+    "string": ("string", ["", "x"]),
+}
+
+
+@pytest.mark.parametrize("kind", GROUPED)
+@pytest.mark.parametrize("clause", ["BY {}, cur", "PER DAY BY {}"])
+@pytest.mark.parametrize("name", ["count", "Count", "s0"])
+def test_a_group_may_have_the_name_of_a_hidden_column(kind: str, clause: str, name: str):
+    machine = Machine(calendar=Calendar("Europe/Amsterdam"))
+    type_, values = GROUPED[kind]
+    odd = machine.table("odd")
+    odd.define({name: type_, "cur": ["EUR", "USD"], "n": "i64"})
+    text = f"QUERY odd TOTAL n {clause.format(name)}"
+    machine.remember("a", text)
+
+    for value in values:
+        odd.store("c", {name: value, "cur": "EUR", "n": 3})
+        assert alike(machine.show("a"), machine.fresh(text))
+    assert len(machine.show("a")) == len(values)
 
 
 @pytest.mark.parametrize("text", QUERIES.values(), ids=QUERIES)

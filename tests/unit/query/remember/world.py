@@ -10,6 +10,7 @@ from strandline.query.bound import Bound
 from strandline.query.commands import DeleteEvents, Query, Remember
 from strandline.query.execute import run
 from strandline.query.parsing import parse
+from strandline.query.periods import PLAIN, Calendar
 from strandline.query.remember.description import Description
 from strandline.query.remember.manifest import Keep
 from strandline.query.remember.remembered import Remembered
@@ -28,8 +29,15 @@ World = world.World
 class Machine:
     """A world, and what it remembers. Small tables: files after 16 rows."""
 
-    def __init__(self, surroundings: World | None = None, *, frame_bytes: int = 4096) -> None:
+    def __init__(
+        self,
+        surroundings: World | None = None,
+        *,
+        frame_bytes: int = 4096,
+        calendar: Calendar = PLAIN,
+    ) -> None:
         self.world = surroundings or World()
+        self.calendar = calendar
         self.frame_bytes = frame_bytes
         self.table("pay").define(PAY)
         self.table("view").define(VIEW)
@@ -40,7 +48,9 @@ class Machine:
 
     @property
     def remembered(self) -> Remembered:
-        return remembered_in(self.store, self.world, frame_bytes=self.frame_bytes)
+        return remembered_in(
+            self.store, self.world, frame_bytes=self.frame_bytes, calendar=self.calendar
+        )
 
     def table(self, name: str) -> Table:
         return self.store.table(name, zone_rows=256, flush_rows=16)
@@ -73,7 +83,8 @@ class Machine:
 
     def fresh(self, text: str, as_of: int | None = None) -> Result:
         """The query, asked as if nothing were remembered."""
-        return run(bound_of(self.store, text), lambda name: self.table(name).snapshot(as_of))
+        bound = bound_of(self.store, text, self.calendar)
+        return run(bound, lambda name: self.table(name).snapshot(as_of))
 
     def show(self, alias: str) -> Result:
         return self.remembered.show(alias)
@@ -88,7 +99,9 @@ def paid(n: int) -> dict[str, object]:
     }
 
 
-def remembered_in(store: Store, surroundings: World, *, frame_bytes: int = 4096) -> Remembered:
+def remembered_in(
+    store: Store, surroundings: World, *, frame_bytes: int = 4096, calendar: Calendar = PLAIN
+) -> Remembered:
     def snapshot(name: str) -> PinnedTable:
         return store.table(name).snapshot()
 
@@ -96,15 +109,15 @@ def remembered_in(store: Store, surroundings: World, *, frame_bytes: int = 4096)
         store,
         surroundings.clock,
         snapshots=snapshot,
-        bind=lambda text: bound_of(store, text),
+        bind=lambda text: bound_of(store, text, calendar),
         frame_bytes=frame_bytes,
     )
 
 
-def bound_of(store: Store, text: str) -> Bound:
+def bound_of(store: Store, text: str, calendar: Calendar = PLAIN) -> Bound:
     query = parse(text)
     assert isinstance(query, Query)
-    return bind(query, lambda name: schema_of(store, name), text)
+    return bind(query, lambda name: schema_of(store, name), text, calendar=calendar)
 
 
 def schema_of(store: Store, name: str) -> Schema | None:
