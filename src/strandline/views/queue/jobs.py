@@ -208,6 +208,17 @@ class Jobs:
             held.append(seqs[self.column("grant", seqs) == grant])
         return np.unique(_joined(held))
 
+    def held_among(self, worker: bytes, seqs: Seqs) -> Seqs:
+        """Those of these jobs that a worker has in flight; looks at no other job or claim."""
+        seqs = np.unique(seqs)
+        grants = self.column("grant", seqs)
+        own = [
+            grant
+            for grant in np.unique(grants).tolist()
+            if grant in self.leases and self.leases.terms(grant).worker == worker
+        ]
+        return seqs[np.isin(grants, own)]
+
     def load(self, terms: dict[int, Terms]) -> None:
         """The chunks are there again: know the rest from them."""
         self._chains.load()

@@ -88,7 +88,7 @@ class Settling:
         """Those of these jobs that a worker holds, under the leases that he has them."""
         life = life_of(self._host.topics[LEASES])
         with self._host.reading() as fold:
-            held = np.intersect1d(fold.jobs.held_by(worker), np.array(seqs, dtype=np.int64))
+            held = fold.jobs.held_among(worker, np.array(seqs, dtype=np.int64))
             pairs = held.tolist(), fold.jobs.column("lease", held).tolist()
         return [Ticket(seq, life + lease) for seq, lease in zip(*pairs, strict=True)]
 
