@@ -15,6 +15,7 @@ import numpy as np
 import strandline
 from bench.measure import Figure, fixed, rate, scaled
 from strandline.env.clock import SystemClock
+from strandline.env.direct_file import DIRECT_BLOCK, aligned_memory
 from strandline.env.disk import OsDisk
 from strandline.reservoir import opening
 from strandline.reservoir.files import FileEntry, FileRef
@@ -35,7 +36,7 @@ CHANGES = (1_000, 10_000, 100_000)
 
 def run(folder: Path, *, scale: float) -> list[Figure]:
     figures = _writing(folder, scaled(PAGES, scale, least=BATCH))
-    figures.append(_reading(folder))
+    figures += [_reading(folder, direct=False), _reading(folder, direct=True)]
     figures += [_recovery(*_pages(changes, scale)) for changes in CHANGES]
     figures += _requests()
     figures += _map(folder, scaled(ENTRIES, scale))
@@ -106,36 +107,43 @@ def _writing(folder: Path, count: int) -> list[Figure]:
     return figures
 
 
-def _reading(folder: Path) -> Figure:
-    """Pages by chance out of a warm cache; beside it ``os.pread`` of the same bytes and files."""
+def _reading(folder: Path, *, direct: bool) -> Figure:
+    """Pages by chance out of a warm cache; beside it bare reads of the same bytes and files."""
     objects, count = SimObjects(), 4 * BATCH
+    reads = READS // 20 if direct else READS
     pages = [os.urandom(PAGE_BYTES) for _ in range(count)]
-    cache = folder / "cache"
-    with Reservoir(objects, cache_folder=str(cache)) as reservoir:
+    cache = folder / f"cache-{direct}"
+    settings = ReservoirSettings(cache_direct_io=direct)
+    with Reservoir(objects, cache_folder=str(cache), settings=settings) as reservoir:
         with reservoir.session() as session:
             session.write_many(range(1, count + 1), pages)
             session.commit()
         reservoir.checkpoint()
-        wanted = [random.randrange(1, count + 1) for _ in range(READS)]
+        wanted = [random.randrange(1, count + 1) for _ in range(reads)]
         places = [reservoir.place(page_id) for page_id in wanted]
         found = {
             int(path.name, 16): path
             for path in cache.rglob("*")
             if path.is_file() and len(path.name) == 16
         }
-        files = {file_id: os.open(path, os.O_RDONLY) for file_id, path in found.items()}
+        flags = os.O_RDONLY | (os.O_DIRECT if direct else 0)
+        files = {file_id: os.open(path, flags) for file_id, path in found.items()}
         ranges = [(files[place.file_id], place.offset) for place in places if place]
+        block = aligned_memory(DIRECT_BLOCK)
 
         def ours() -> int:
             read = reservoir.read
             for page_id in wanted:
                 read(page_id)
-            return READS
+            return reads
 
         def bare() -> int:
             for file, offset in ranges:
-                os.pread(file, PAGE_BYTES, offset)
-            return READS
+                if direct:
+                    os.preadv(file, [block], offset // len(block) * len(block))
+                else:
+                    os.pread(file, PAGE_BYTES, offset)
+            return reads
 
         bare(), ours()
         taken = [(rate(bare, rounds=1), rate(ours, rounds=1)) for _ in range(5)]
@@ -143,10 +151,10 @@ def _reading(folder: Path) -> Figure:
             os.close(file)
     theirs, own = (max(each) for each in zip(*taken, strict=True))
     return Figure(
-        name="reservoir: read pages by chance, warm cache",
+        name=f"reservoir: read pages by chance, {'direct' if direct else 'page-cached'} cache",
         value=1e6 / own,
         unit="us/page",
-        peer="os.pread (times as long)",
+        peer=f"{'O_DIRECT' if direct else 'os.pread'} (times as long)",
         ratio=theirs / own,
         goal="<= 3 x",
         met=theirs / own <= 3,

@@ -197,6 +197,10 @@ class ReservoirSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     cache_bytes: int = 10 * GIB
     """Files kept on the local disk at most."""
 
+    cache_direct_io: bool = True
+    """Read and write cached files past the page cache: they take no memory, and each read waits for
+    the disk. False: pages that are read often come from the page cache, as far as it has room."""
+
     downloads_at_once: int = 2
     """Files that are downloaded into the cache at the same time."""
 

@@ -127,7 +127,7 @@ def _shown(value: object) -> str:
     for unit, name in ((GIB, "GiB"), (MIB, "MiB")):
         if isinstance(value, int) and value >= unit:
             return f"{value // unit} {name}"
-    return str(value)
+    return str(value).lower()
 
 
 def _rows(title: str) -> list[tuple[str, str]]:

@@ -28,6 +28,8 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from strandline.env.direct_file import OsDirectFile, write_direct
+
 Buffer = bytes | bytearray | memoryview
 PREPARE_WRITE_SIZE = 64 * 1024  # sets the folio size: see the Disk facts in docs/benchmarks.md
 IOV_MAX = 1024
@@ -43,20 +45,6 @@ class Words(Protocol):
     """The same bytes as little-endian numbers of eight bytes, each stored in one step."""
 
     def __setitem__(self, index: int, number: int, /) -> None: ...
-
-
-def aligned_memory(size: int) -> memoryview:
-    """Memory to read files into, at the start of a page.
-
-    A copy out of the page cache into a large ``bytearray`` (16 bytes behind the start of a page)
-    runs at a fifth of the speed on some processors: docs/decisions/0018-aligned-memory.md.
-    """
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # the kernel gives huge pages to private memory
-    memory = mmap.mmap(-1, max(1, size), flags=flags)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        with contextlib.suppress(OSError):  # a kernel without them: slower, nothing else
-            memory.madvise(mmap.MADV_HUGEPAGE)
-    return memoryview(memory)[:size]
 
 
 class ReadFile(Protocol):
@@ -151,6 +139,15 @@ class Disk(Protocol):
     def read(self, path: str) -> bytes: ...
 
     def open_read(self, path: str) -> ReadFile: ...
+
+    def open_direct(self, path: str) -> ReadFile:
+        """The same, but what is read does not stay in the page cache (``direct_file.py``)."""
+        ...
+
+    def write_direct(self, path: str, offset: int, buffers: Sequence[Buffer]) -> None:
+        """Store into a file that exists; nothing stays in the page cache, nothing is synced. A
+        file that becomes longer may end with up to 4095 zeros."""
+        ...
 
     def prepare(self, path: str, size: int) -> None:
         """Make a file of zeros, allocated and synced with its directory."""
@@ -367,6 +364,12 @@ class OsDisk:
 
     def open_read(self, path: str) -> ReadFile:
         return OsFile(path, os.O_RDONLY)
+
+    def open_direct(self, path: str) -> ReadFile:
+        return OsDirectFile(path)
+
+    def write_direct(self, path: str, offset: int, buffers: Sequence[Buffer]) -> None:
+        write_direct(path, offset, buffers)
 
     def prepare(self, path: str, size: int) -> None:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from xxhash import xxh3_64_intdigest, xxh3_128
 
-from strandline.env.disk import aligned_memory
+from strandline.env.direct_file import aligned_memory
 from strandline.errors import Corrupt, NewerFormat
 from strandline.lake.columns import SCHEMA
 from strandline.lake.writer import FORMAT_KEY, FORMAT_VERSION, ZONE_SPAN, ZONES_KEY

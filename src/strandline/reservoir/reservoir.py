@@ -267,6 +267,7 @@ class Reservoir:
             self._objects,
             bytes_max=self._settings.cache_bytes,
             downloads_max=self._settings.downloads_at_once,
+            direct=self._settings.cache_direct_io,
         )
         try:
             cache.adopt(entry.ref for entry in self._state.files.live.values())

@@ -47,6 +47,7 @@ SINGLE = (
     "list_dir",
     "lock",
     "make_dirs",
+    "open_direct",
     "open_log",
     "open_read",
     "pread",
@@ -58,6 +59,7 @@ SINGLE = (
     "sync",
     "sync_dir",
     "write",
+    "write_direct",
 )
 FALLIBLE = frozenset(SINGLE) | {f"{call}.{step}" for call in STEPS for step in STEPS[call]}
 
@@ -129,7 +131,7 @@ class Calls:
     def fail(self, fault: Fault) -> None:
         if fault.operation not in FALLIBLE | {ANY}:
             raise ValueError(f"{fault.operation!r} is no operation that can fail")
-        if fault.short is not None and not fault.operation.endswith("write"):
+        if fault.short is not None and "write" not in fault.operation:
             raise ValueError(f"{fault.operation!r} is no write and cannot be short")
         with self.lock:
             self._faults.append(fault)

@@ -23,7 +23,7 @@ import errno as codes
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from strandline.env.disk import Buffer, DurableFile, Lock, LogFile, ReadFile
 from strandline.testing.calls import Calls, Fault, Hook
@@ -212,6 +212,13 @@ class SimDisk:
     def open_read(self, path: str) -> ReadFile:
         self._calls.enter("open_read", path)
         return SimReadFile(self._descriptor(path))
+
+    def open_direct(self, path: str) -> ReadFile:
+        self._calls.enter("open_direct", path)
+        return SimReadFile(self._descriptor(path))
+
+    def write_direct(self, path: str, offset: int, buffers: Sequence[Buffer]) -> None:
+        self._descriptor(path).write("write_direct", offset, buffers)
 
     def prepare(self, path: str, size: int) -> None:
         self._calls.enter("prepare", path)

@@ -27,7 +27,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from strandline.env.disk import Disk, ReadFile, aligned_memory
+from strandline.env.direct_file import aligned_memory
+from strandline.env.disk import Disk, ReadFile
 from strandline.errors import Corrupt, NewerFormat, of_another_store
 from strandline.wal import block, codec
 from strandline.wal.codec import FILE_HEADER_SIZE, HEADER_SIZE

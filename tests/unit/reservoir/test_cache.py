@@ -53,7 +53,7 @@ def test_the_bound_is_never_exceeded(steps, bytes_max):
     sizes = []
 
     def measure(operation: str, path: str) -> None:
-        if operation in ("reserve", "rename", "write"):
+        if operation in ("reserve", "rename", "write_direct"):
             names = world.disk.kill().list_dir(FOLDER)
             on_disk = [world.disk.kill().read(f"{FOLDER}/{name}") for name in names]
             sizes.append(sum(map(len, on_disk)) + (operation == "reserve") * file.ref.size)
@@ -207,7 +207,7 @@ def test_a_file_larger_than_the_cache_is_read_where_it_is():
 
 
 def test_a_disk_that_refuses_every_write_costs_requests_and_nothing_else():
-    for operation in ("reserve", "reserve.write", "open_log", "write", "rename"):
+    for operation in ("reserve", "reserve.write", "write_direct", "rename"):
         world = World()
         file = world.stored(1)
         world.disk.fail(operation, errno=errno.EIO, once=False)
@@ -276,7 +276,7 @@ def test_when_no_file_can_be_opened_the_object_store_answers():
     file = world.stored(1)
     world.cache.open(file.ref)
     world.reopened(file)
-    world.disk.fail("open_read", errno=errno.EMFILE)
+    world.disk.fail("open_direct", errno=errno.EMFILE)
 
     bypassed = world.cache.open(file.ref)
     found = world.cache.open(file.ref)

@@ -93,7 +93,7 @@ def test_a_local_disk_that_always_lies_cannot_make_a_read_wrong(world: World, re
     file = world.stored(1)
 
     def lie(operation: str, path: str) -> None:
-        if operation == "open_read":
+        if operation == "open_direct":
             damage(world.disk, file, 3 * PAGE_SIZE)
 
     world.disk.on_call = lie

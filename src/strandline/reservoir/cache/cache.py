@@ -9,7 +9,8 @@ local disk can therefore make reads slow, never wrong, and never impossible.
 
 What lies in the folder is not trusted, neither at opening nor later: whoever reads a page checks
 it, and says so with ``evict`` when it is wrong (``reading.py``). So nothing here is synced, and the
-folder may be deleted whenever no process uses it (``shelf.py``).
+folder may be deleted whenever no process uses it (``shelf.py``). Files are read and written past
+the page cache, where their bytes would take memory that nothing here counts.
 
 A file that is given up is unlinked. Who has it open reads on; its blocks are free when the last
 reader is done, which is the time of one read.
@@ -23,6 +24,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from strandline.env.direct_file import DIRECT_BLOCK
 from strandline.env.disk import Buffer, Disk, ReadFile
 from strandline.env.objects import Objects
 from strandline.errors import Closed, Unavailable
@@ -80,13 +82,14 @@ class Cache:
         *,
         bytes_max: int,
         downloads_max: int = DOWNLOADS_MAX,
+        direct: bool = True,
     ) -> None:
-        """``Locked`` when another process uses the folder."""
+        """``Locked`` when another process uses the folder. ``direct``: past the page cache."""
         self._objects = objects
         self._bytes_max = bytes_max
         self._downloads_max = downloads_max
-        self._shelf = Shelf(folder, disk)
-        self._open_files = OpenFiles(disk)
+        self._shelf = Shelf(folder, disk, direct=direct)
+        self._open_files = OpenFiles(disk, direct=direct)
         self._uses = self._open_files.uses
         self._state = threading.Condition()
         self._files: dict[int, LocalFile] = {}
@@ -112,10 +115,11 @@ class Cache:
                     "without a cache"
                 ) from error
             for found in sorted(whole, key=lambda found: (found.modified_us, found.file_id)):
-                if sizes.get(found.file_id) != found.size:
+                size = sizes.get(found.file_id)
+                if size is None or not size <= found.size < size + DIRECT_BLOCK:
                     self._remove(found.file_id)
                 elif found.file_id not in self._files:
-                    self._enter(found.file_id, found.size, WEIGHT_NEW)
+                    self._enter(found.file_id, size, WEIGHT_NEW)
             for name in rest:
                 try:
                     self._shelf.remove_name(name)

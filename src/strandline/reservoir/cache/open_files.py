@@ -38,9 +38,12 @@ class LocalFile:
 class OpenFiles:
     """Which local files are open. Safe from many threads; its lock is the last one taken."""
 
-    def __init__(self, disk: Disk, files_max: int = DESCRIPTORS_MAX) -> None:
+    def __init__(
+        self, disk: Disk, files_max: int = DESCRIPTORS_MAX, *, direct: bool = False
+    ) -> None:
+        """``direct``: what is read does not stay in the page cache."""
         self.uses = itertools.count(1)
-        self._disk = disk
+        self._open_read = disk.open_direct if direct else disk.open_read
         self._files_max = files_max
         self._lock = threading.Lock()
         self._open: set[LocalFile] = set()
@@ -51,7 +54,7 @@ class OpenFiles:
             file.used = next(self.uses)
             opened = file.opened
             if opened is None:
-                opened = file.opened = self._disk.open_read(file.path)
+                opened = file.opened = self._open_read(file.path)
                 self._open.add(file)
                 if len(self._open) > self._files_max:
                     self._let_oldest_go()
@@ -59,7 +62,7 @@ class OpenFiles:
 
     def open_aside(self, file: LocalFile) -> ReadFile:
         """The file for one reader: it is no use, and nobody makes room for it."""
-        return self._disk.open_read(file.path)
+        return self._open_read(file.path)
 
     def let_go(self, file: LocalFile) -> None:
         with self._lock:

@@ -6,7 +6,7 @@
 
 A file gets its space first, then its bytes, then its name. Nothing is synced: after a power loss a
 file may have its size and not its bytes. Whoever reads a page checks it, so that costs a download
-and nothing else.
+and nothing else. Written past the page cache, a file may end with zeros that are not part of it.
 """
 
 from __future__ import annotations
@@ -35,9 +35,11 @@ class Found(msgspec.Struct, frozen=True):
 class Shelf:
     """Files in a folder of our own. Safe from many threads."""
 
-    def __init__(self, folder: str, disk: Disk) -> None:
+    def __init__(self, folder: str, disk: Disk, *, direct: bool) -> None:
+        """``direct``: what is written does not stay in the page cache."""
         self._folder = folder
         self._disk = disk
+        self._direct = direct
         self._lock = _lock(folder, disk)
         self._numbers = itertools.count(1)
         self._parts: set[str] = set()
@@ -65,7 +67,7 @@ class Shelf:
         except OSError:
             self._parts.discard(aside)
             raise
-        return Part(self._disk, aside, self.path(file_id), self._parts)
+        return Part(self._disk, aside, self.path(file_id), self._parts, direct=self._direct)
 
     def remove(self, file_id: int) -> None:
         self._disk.remove(self.path(file_id))
@@ -95,14 +97,18 @@ class Shelf:
 class Part:
     """A file that has no name yet. Owned by one thread."""
 
-    def __init__(self, disk: Disk, aside: str, path: str, parts: set[str]) -> None:
+    def __init__(self, disk: Disk, aside: str, path: str, parts: set[str], *, direct: bool) -> None:
         self._disk = disk
+        self._direct = direct
         self._aside = aside
         self._path = path
         self._parts = parts
 
     def write(self, buffers: Sequence[Buffer]) -> None:
         """All bytes of the file."""
+        if self._direct:
+            self._disk.write_direct(self._aside, 0, buffers)
+            return
         file = self._disk.open_log(self._aside)
         try:
             file.write(0, buffers)
