@@ -54,6 +54,20 @@ QUESTIONS = {
         _SHOW,
         "test_a_group_may_have_the_name_of_a_hidden_column",
     ),
+    "remembered: the total of states that overflow is the plain sum": Mutant(
+        "query.remember.states:_total",
+        "if scaled is None",
+        "if True",
+        "property/test_large_totals",
+        "test_large_totals_are_the_same_in_query_and_show",
+    ),
+    "query: a sum that overflows is not asked for again": Mutant(
+        "query.execute:_overflows",
+        "if figure.is_double",
+        "if not figure.is_double",
+        "property/test_large_totals",
+        "test_a_total_that_overflows_on_the_way_is_asked_again",
+    ),
     "sql: as of a time leaves out the records of that time": Mutant(
         "query.sql.positions:past_of",
         "cursor_at(moment_us + 1)",

@@ -3,6 +3,7 @@ no file that cannot matter; beside the process that writes."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import pytest
@@ -117,6 +118,29 @@ def test_values_of_a_statement_take_the_place_of_parameters(spark, store):
 
     wanted = store.sql(text.format("'EUR'", "50")).tuples()
     assert named.tuples() == placed.tuples() == wanted
+
+
+@pytest.mark.parametrize(
+    ("values", "total"),
+    [
+        ([1e308, 1e308], math.inf),
+        ([1e308, 1e308, -1e308, -1e308], 0.0),
+        ([-1e308] * 3 + [1e308] * 2, -1e308),
+    ],
+)
+def test_large_totals_are_those_of_the_store(spark, data_dir, values, total):
+    with strandline.open(data_dir) as large:
+        large.run('DEFINE large FIELDS {x: "f64"}')
+        for value in values:
+            large.table("large").store("c", {"x": value})
+        large.run("REMEMBER QUERY large TOTAL x AS kept")
+        command = "QUERY large TOTAL x"
+
+        found = run(spark, large, command).rows()
+        framed = frame(spark, large, command).collect()
+
+        assert found == large.run(command).rows() == large.run("SHOW kept").rows()
+        assert found == [{"total_x": total}] == [row.asDict() for row in framed]
 
 
 def test_a_statement_about_the_past_sees_nothing_newer(spark, store):

@@ -37,7 +37,8 @@ from strandline.query.periods import PLAIN, Calendar, Period
 from strandline.schema import Kind, Schema
 from strandline.views.table.condition import Condition
 
-Function = Literal["count", "count_unique", "total", "avg", "min", "max"]
+Function = Literal["count", "count_unique", "total", "avg", "min", "max", "scaled_total"]
+"""``scaled_total`` is only in partial states: of f64, the total divided by ``dialect.SCALE``."""
 
 CORE_KINDS = {"seq": Kind("u64"), "ts": Kind("datetime"), "context": Kind("string")}
 """Of the columns that every table has, in their order."""

@@ -7,9 +7,13 @@ Results have the same columns in both, and these types:
 
     count, count_unique       64 bits
     total of whole numbers    DECIMAL(38, 0): it does not overflow
-    total of f64, avg         DOUBLE
+    total of f64, avg         DOUBLE; see below
     min, max, columns         that of the column; u64 is DECIMAL(20, 0) in Spark
     bucket                    TIMESTAMP, in UTC
+
+A sum of doubles that overflows depends on the order of rows: 1e308 twice and then -1e308 twice may
+be inf, -inf, nan or 0. A wide figure (``plan.widened``) is the plain sum if that is finite, else
+the sum of scaled values, scaled back: inf only where the whole sum is larger than any double.
 
 In the SQL the columns of a result are ``__c0``, ``__c1`` and so on, in the order of ``Plan.names``.
 No field can have such a name, and engines do not distinguish names that differ by capital letters
@@ -28,7 +32,17 @@ from sqlglot import exp
 
 from strandline.query import buckets
 from strandline.query.buckets import Years
-from strandline.query.dialect import TOTAL_DIGITS, Dialect, call, column, decimal, name
+from strandline.query.dialect import (
+    DOUBLE_MAX,
+    SCALE,
+    TOTAL_DIGITS,
+    Dialect,
+    call,
+    column,
+    decimal,
+    double,
+    name,
+)
 from strandline.query.matching import matches
 from strandline.query.periods import Calendar
 from strandline.query.plan import (
@@ -228,8 +242,14 @@ def _figure(figure: Figure, dialect: Dialect) -> exp.Expression:
         case "count_unique":
             return exp.Count(this=exp.Distinct(expressions=[values]))
         case "total":
+            if figure.is_wide:
+                return _wide_total(values)
             return _total(values, figure.kind, dialect)
+        case "scaled_total":
+            return _scaled_total(values)
         case "avg":
+            if figure.is_wide:
+                return _average(_wide_total(values), values)
             if dialect == "duckdb" or figure.kind.name == "f64":
                 return exp.Avg(this=values)
             return _exact_average(values, figure.kind)
@@ -242,8 +262,23 @@ def _figure(figure: Figure, dialect: Dialect) -> exp.Expression:
 def _exact_average(values: exp.Expression, kind: Kind) -> exp.Expression:
     """Of whole numbers, in Spark, which would add them up as floats or not have all digits."""
     total = exp.cast(_total(values, kind, "spark"), exp.DataType(this=exp.DType.DOUBLE))
+    return _average(total, values)
+
+
+def _average(total: exp.Expression, values: exp.Expression) -> exp.Expression:
     count = exp.Nullif(this=exp.Count(this=values.copy()), expression=exp.Literal.number(0))
     return exp.Div(this=total, expression=count)
+
+
+def _wide_total(values: exp.Expression) -> exp.Expression:
+    plain = exp.Sum(this=values.copy())
+    fits = exp.LTE(this=exp.Abs(this=plain.copy()), expression=double(DOUBLE_MAX))
+    back = exp.Mul(this=_scaled_total(values), expression=double(SCALE))
+    return exp.Case(ifs=[exp.If(this=fits, true=plain)], default=back)
+
+
+def _scaled_total(values: exp.Expression) -> exp.Expression:
+    return exp.Sum(this=exp.Mul(this=values.copy(), expression=double(1 / SCALE)))
 
 
 def _total(values: exp.Expression, kind: Kind, dialect: Dialect) -> exp.Expression:

@@ -12,6 +12,7 @@ In both, text is compared by its bytes in UTF-8, which is the order of code poin
 
 from __future__ import annotations
 
+import sys
 from datetime import date, datetime, timedelta
 from typing import Literal
 
@@ -24,6 +25,10 @@ Dialect = Literal["duckdb", "spark"]
 
 TOTAL_DIGITS = 38
 """Of a total of whole numbers: 2^64 - 1 more than 10^18 times."""
+
+SCALE = 2.0**64
+"""Values divided by it can be added without an overflow, as many as there may be."""
+DOUBLE_MAX = sys.float_info.max
 
 _EPOCH = datetime(1970, 1, 1)
 _EPOCH_DAY = date(1970, 1, 1)
@@ -54,6 +59,10 @@ def call(function: str, *arguments: exp.Expression) -> exp.Anonymous:
 def number(value: int) -> exp.Expression:
     """A whole number of 64 bits."""
     return exp.cast(exp.Literal.string(str(value)), exp.DataType(this=exp.DType.BIGINT))
+
+
+def double(value: float) -> exp.Expression:
+    return exp.cast(exp.Literal.string(repr(value)), exp.DataType(this=exp.DType.DOUBLE))
 
 
 def decimal(digits: int) -> exp.DataType:

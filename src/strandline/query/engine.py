@@ -103,7 +103,9 @@ class Session:
             self._cursor.register(f"{relation}_{place}", part)
         names = [quoted(f"{relation}_{place}").sql("duckdb") for place in range(len(parts))]
         union = " UNION ALL ".join(f"FROM {name}" for name in names)
-        self._cursor.execute(f"CREATE TEMP VIEW {quoted(relation).sql('duckdb')} AS {union}")
+        self._cursor.execute(
+            f"CREATE OR REPLACE TEMP VIEW {quoted(relation).sql('duckdb')} AS {union}"
+        )
 
     def register_stream(
         self, relation: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]

@@ -10,6 +10,9 @@ columns that decide which rows come first, then all columns, of the zones with t
 A sequence: rows of each event that fulfil its own condition, then matches (``sequence.py``), then
 SQL over the columns of the matches. Events that are rows of one table share one reading of it.
 
+A sum of doubles that overflows is asked for again, with a figure that is slower and does not depend
+on the order of rows (``compile.py``).
+
 **Order.** An answer has one right order (``plan.py``), whatever files rows are in. The exception: a
 selection of one event with neither ORDER BY nor LIMIT, for which more than ORDERED_ROWS_MAX rows
 were looked at, is in no order; to sort it would take as long again as to find it.
@@ -33,7 +36,7 @@ from strandline.query.compile import MATCHES, sql, sql_of_matches, sql_of_scan
 from strandline.query.engine import Engine, Session, without_zones
 from strandline.query.facts import Profile
 from strandline.query.periods import DAY_US
-from strandline.query.plan import Output, Plan, Scan, plan_of
+from strandline.query.plan import Output, Plan, Scan, plan_of, widened
 from strandline.query.replay import replayed
 from strandline.query.result import Result
 from strandline.query.sequence import Ints, Side
@@ -113,8 +116,15 @@ class _Question:
         if _only_counts(plan):
             rows = self._sources.snapshot(plan.scans[0].table).rows
             return pa.table([[rows]] * len(shape), schema=shape)
-        text = self._matched() if plan.steps else self._read()
-        return shaped(self._ask(text), shape)
+        found = shaped(self._ask(self._made()), shape)
+        if _overflows(plan, found):
+            self._plan = widened(plan)
+            found = shaped(self._ask(self._made()), shape)
+        return found
+
+    def _made(self) -> str:
+        """Make the relations of the question; returns the SQL that is to be asked."""
+        return self._matched() if self._plan.steps else self._read()
 
     def stream(self) -> Iterator[pa.RecordBatch]:
         plan = self._plan
@@ -209,6 +219,14 @@ class _Question:
 def shaped(table: pa.Table, shape: pa.Schema) -> pa.Table:
     """What an engine returned, with the names and types of the result: columns go by position."""
     return table.rename_columns(shape.names).cast(shape)
+
+
+def _overflows(plan: Plan, found: pa.Table) -> bool:
+    """Whether a sum of doubles was larger than any double, maybe only on the way to its end:
+    values of events are finite."""
+    places = enumerate(plan.figures, len(plan.names) - len(plan.figures))
+    columns = [found.column(place) for place, figure in places if figure.is_double]
+    return any(pc.any(pc.invert(pc.is_finite(each))).as_py() for each in columns)
 
 
 def _only_counts(plan: Plan) -> bool:

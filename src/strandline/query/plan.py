@@ -74,6 +74,15 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     column: str | None
     kind: Kind | None
     name: str
+    is_wide: bool = False
+    """Of f64: whether the sum may be larger than any double on the way to its end."""
+
+    @property
+    def is_double(self) -> bool:
+        """Whether it is made of a sum of doubles."""
+        return (
+            self.function in ("total", "avg") and self.kind is not None and self.kind.name == "f64"
+        )
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -187,6 +196,14 @@ def plan_of(bound: Bound) -> Plan:
         offset=bound.offset,
         top=None if grouped else _top(bound),
     )
+
+
+def widened(plan: Plan) -> Plan:
+    """The same question, its sums of doubles without an overflow on the way to their ends."""
+    figures = tuple(
+        msgspec.structs.replace(figure, is_wide=figure.is_double) for figure in plan.figures
+    )
+    return msgspec.structs.replace(plan, figures=figures)
 
 
 def _scan(bound: Bound, place: int) -> Scan:

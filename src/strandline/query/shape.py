@@ -41,7 +41,7 @@ def shape_of(plan: Plan) -> pa.Schema:
 def _figure_type(figure: Figure) -> pa.DataType:
     if figure.function in ("count", "count_unique") or figure.kind is None:
         return pa.int64()
-    if figure.function == "avg":
+    if figure.function in ("avg", "scaled_total"):
         return pa.float64()
     if figure.function == "total" and figure.kind.name != "f64":
         return pa.decimal128(TOTAL_DIGITS, 0)

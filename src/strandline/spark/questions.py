@@ -32,7 +32,7 @@ from strandline.query.compile import sql, sql_of_scan
 from strandline.query.execute import ORDERED_ROWS_MAX, Answering, shaped
 from strandline.query.facts import Profile, Source
 from strandline.query.parsing import parse
-from strandline.query.plan import Plan, Scan, plan_of
+from strandline.query.plan import Plan, Scan, plan_of, widened
 from strandline.query.replay import scans_of, together
 from strandline.query.result import Result
 from strandline.query.shape import shape_of
@@ -80,7 +80,7 @@ def frame(spark: SparkSession, store: str | Store, text: str, *, lake: str = "")
 
     def keep(bound: Bound, snapshots: Snapshots) -> Result:
         asked = _Asked(spark, snapshots, Profile(), SystemClock())
-        found.append(asked.frame(plan_of(bound)))
+        found.append(asked.frame(widened(plan_of(bound))))
         return Result(pa.table({}))
 
     looking(store, lake, lambda opened: opened.questions.answered_by(keep).run(text))
@@ -109,7 +109,7 @@ def answer(
         if bound.kind == "replay" and len(bound.events) > 1:
             table = together(bound, [asked.scanned(scan) for scan in scans_of(bound)])
         else:
-            table = asked.answer(plan_of(bound))
+            table = asked.answer(widened(plan_of(bound)))
     profile.rows = table.num_rows
     return Result(table, profile=profile)
 

@@ -13,7 +13,9 @@ Partial states are what can be put together by adding and comparing (``Part.merg
     COUNT, COUNT f    int64, added
     TOTAL f, AVG f    of whole numbers decimal(38, 0), which is exact; of f64 a double, added:
                       like every sum of doubles it depends on the order in its last digits.
-                      AVG also keeps COUNT f
+                      AVG also keeps COUNT f. Of f64 a second sum of scaled values is kept, after
+                      all others: it counts where the first is larger than any double. States that
+                      were stored without it get it from the first
     MIN f, MAX f      the value
     COUNT UNIQUE f    a part of its own: one row for each group and value. Exact, whatever there
                       is; it takes as much room as the values
@@ -35,7 +37,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 from xxhash import xxh3_128_hexdigest
 
-from strandline.query.bound import Bound, BoundAggregate, Column
+from strandline.query.bound import Bound, BoundAggregate, Column, Function
 from strandline.query.plan import plan_of
 from strandline.query.remember.manifest import FORMAT, NO_KEEP, Keep, Kind
 from strandline.query.shape import shape_of as shape_of_answer
@@ -124,6 +126,15 @@ def place_of(places: dict[str, int], function: str, column: Column | None) -> st
     return f"s{places[_name(function, column)]}"
 
 
+def scaled_places(shape: Shape) -> dict[str, str]:
+    """The columns of scaled sums in the first part, each with the column of its plain sum."""
+    totals = [name.partition(" ")[2] for name in shape.places if name.startswith("scaled_total ")]
+    return {
+        f"s{shape.places[f'scaled_total {field}']}": f"s{shape.places[f'total {field}']}"
+        for field in totals
+    }
+
+
 def group_columns(bound: Bound) -> list[str]:
     """The columns that say which group a row of a state is of."""
     return [f"k{place}" for place in range(len(bound.by) + (bound.per is not None))]
@@ -156,6 +167,10 @@ def _group_part(bound: Bound) -> tuple[Part, dict[str, int]]:
             wanted[name] = replace(aggregate, function=function, name=name)
     # How many rows a group has is always known: a group is there because it has some.
     wanted.setdefault(_ROWS.name, _ROWS)
+    for aggregate in bound.aggregates:
+        if aggregate.function in ("total", "avg") and _is_double(bound, aggregate):
+            name = _name("scaled_total", aggregate.column)
+            wanted[name] = replace(aggregate, function="scaled_total", name=name)
     part = _part(bound, bound.by, tuple(wanted.values()))
     return part, {name: place for place, name in enumerate(wanted)}
 
@@ -178,7 +193,7 @@ def _part(bound: Bound, by: tuple[Column, ...], states: tuple[BoundAggregate, ..
     return Part(asked, columns, keys, tuple(_merge(state) for state in states))
 
 
-def _partial(aggregate: BoundAggregate) -> tuple[Literal["count", "total", "min", "max"], ...]:
+def _partial(aggregate: BoundAggregate) -> tuple[Function, ...]:
     match aggregate.function:
         case "count_unique":
             return ()
@@ -186,6 +201,11 @@ def _partial(aggregate: BoundAggregate) -> tuple[Literal["count", "total", "min"
             return ("total", "count")
         case function:
             return (function,)
+
+
+def _is_double(bound: Bound, aggregate: BoundAggregate) -> bool:
+    column = aggregate.column
+    return column is not None and bound.events[column.event].kinds()[column.field].name == "f64"
 
 
 def _merge(state: BoundAggregate) -> Merge:
@@ -219,4 +239,6 @@ def _told_by_what_it_uses(bound: Bound) -> Bound:
         fields = {name: event.schema.fields[name] for name in sorted(event.schema.fields)}
         fields = {name: kind for name, kind in fields.items() if name in named}
         events.append(replace(event, schema=Schema(0, fields)))
-    return replace(bound, events=tuple(events))
+    # What a state has besides, it can be given later.
+    kept = tuple(each for each in bound.aggregates if each.function != "scaled_total")
+    return replace(bound, events=tuple(events), aggregates=kept)

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.query.bound import Bound
+from strandline.query.bound import Bound, Column
+from strandline.query.dialect import SCALE
 from strandline.query.engine import Engine
 from strandline.query.remember.shape import (
     Part,
@@ -18,6 +19,7 @@ from strandline.query.remember.shape import (
     columns_of_answer,
     group_columns,
     place_of,
+    scaled_places,
     unique_columns,
 )
 from strandline.views.table.snapshot import SEQ
@@ -29,6 +31,14 @@ def state_of(part: Part, answer: pa.Table) -> pa.Table:
         return answer
     state = answer.rename_columns(part.columns.names).cast(part.columns)
     return state if part.merges else state.sort_by(SEQ)
+
+
+def completed(shape: Shape, state: pa.Table) -> pa.Table:
+    """A stored state of the groups with the scaled sums that it may lack."""
+    for scaled, plain in scaled_places(shape).items():
+        if scaled not in state.column_names:
+            state = state.append_column(scaled, pc.divide(state[plain], SCALE))
+    return state
 
 
 def without_nothing(shape: Shape, state: pa.Table) -> pa.Table:
@@ -84,9 +94,10 @@ class States:
             if aggregate.function == "count_unique" and column is not None:
                 told = f"coalesce(u{uniques.index(column.field) + 1}.different, 0)"
             elif aggregate.function == "avg":
-                total = place_of(shape.places, "total", column)
                 count = place_of(shape.places, "count", column)
-                told = f"CAST(m.{total} AS DOUBLE) / nullif(m.{count}, 0)"
+                told = f"CAST({_total(shape, column)} AS DOUBLE) / nullif(m.{count}, 0)"
+            elif aggregate.function == "total":
+                told = _total(shape, column)
             else:
                 told = f"m.{place_of(shape.places, aggregate.function, column)}"
             figures.append(f"{told} AS c{len(figures)}")
@@ -110,6 +121,14 @@ class States:
             for name, parts in tables.items():
                 session.register(name, parts)
             return session.ask(text)
+
+
+def _total(shape: Shape, column: Column | None) -> str:
+    plain = place_of(shape.places, "total", column)
+    scaled = {total: each for each, total in scaled_places(shape).items()}.get(plain)
+    if scaled is None:
+        return f"m.{plain}"
+    return f"CASE WHEN isfinite(m.{plain}) THEN m.{plain} ELSE m.{scaled} * {SCALE!r}::DOUBLE END"
 
 
 def _order(bound: Bound, keys: int) -> str:

@@ -26,7 +26,7 @@ from strandline.query.remember.manifest import Counters, Keep, Manifest, Marks, 
 from strandline.query.remember.news import News
 from strandline.query.remember.retention import newest_rows, runs_over, still_kept
 from strandline.query.remember.shape import Shape
-from strandline.query.remember.states import States, in_front
+from strandline.query.remember.states import States, completed, in_front
 from strandline.topic.progress import Progress, silent
 from strandline.views.table.snapshot import TS, Snapshot
 
@@ -229,5 +229,7 @@ class Visit:
     def _load(self, run: Run) -> pa.Table:
         """A run, read once. FramesGone when a later commit has replaced it."""
         if run not in self._loaded:
-            self._loaded[run] = self.journal.load(run)
+            loaded = self.journal.load(run)
+            is_first = self.shape.kind == "groups" and run.part == 0
+            self._loaded[run] = completed(self.shape, loaded) if is_first else loaded
         return self._loaded[run]

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from random import Random
 
+import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 from pyroaring import BitMap64
 
 from strandline.errors import Conflict, Invalid, NotFound
 from strandline.query.commands import Query, Remember
+from strandline.query.engine import Engine
 from strandline.query.parsing import parse
 from strandline.query.periods import Calendar
+from strandline.query.remember.shape import shape_of
+from strandline.query.remember.states import States, completed
 from tests.unit.query.remember.world import Machine, World, alike
 from tests.unit.store.world import SMALL_WAL
 
@@ -87,6 +92,36 @@ def test_a_group_may_have_the_name_of_a_hidden_column(kind: str, clause: str, na
         odd.store("c", {name: value, "cur": "EUR", "n": 3})
         assert alike(machine.show("a"), machine.fresh(text))
     assert len(machine.show("a")) == len(values)
+
+
+DIGESTS = {
+    "everything": "a33598cffaa62db17da25e24cb73b17c",
+    "figures": "e65ab3fa3b86ad22ff845733cc5c7888",
+    "periods and groups": "a44f14b8be4260066885dbed02fc405f",
+}
+
+
+@pytest.mark.parametrize("query", DIGESTS)
+def test_stored_states_of_earlier_versions_stay_of_use(machine: Machine, query: str):
+    """Another digest would discard them, and rows of the past may be gone from the table."""
+    assert shape_of(machine.bound(QUERIES[query])).digest == DIGESTS[query]
+
+
+def test_a_stored_state_without_scaled_sums_gets_them_from_the_plain_ones(machine: Machine):
+    shape = shape_of(machine.bound("QUERY pay TOTAL amount, AVG amount, TOTAL n BY cur"))
+    states = States(Engine(threads=1))
+    state = pa.table({"k0": ["EUR"], "s0": [1e308], "s1": [2], "s2": [5], "s3": [2]})
+
+    complete = completed(shape, state)
+    twice = states.merge(shape.parts[0], [complete, complete])
+
+    assert complete.column_names == shape.parts[0].columns.names
+    assert states.finish(shape, [twice]).to_pylist() == [
+        {"cur": "EUR", "total_amount": math.inf, "avg_amount": math.inf, "total_n": 10}
+    ]
+    assert states.finish(shape, [complete]).to_pylist() == [
+        {"cur": "EUR", "total_amount": 1e308, "avg_amount": 1e308 / 2, "total_n": 5}
+    ]
 
 
 @pytest.mark.parametrize("text", QUERIES.values(), ids=QUERIES)

@@ -83,8 +83,10 @@ class Machine:
 
     def fresh(self, text: str, as_of: int | None = None) -> Result:
         """The query, asked as if nothing were remembered."""
-        bound = bound_of(self.store, text, self.calendar)
-        return run(bound, lambda name: self.table(name).snapshot(as_of))
+        return run(self.bound(text), lambda name: self.table(name).snapshot(as_of))
+
+    def bound(self, text: str) -> Bound:
+        return bound_of(self.store, text, self.calendar)
 
     def show(self, alias: str) -> Result:
         return self.remembered.show(alias)
