@@ -15,7 +15,8 @@ A schema is a map of names to types, both text, so that it goes through every en
 
 A time is RFC 3339 text with an offset; a day, ``2026-01-02``, which is its first moment in UTC; a
 whole number since 1970, in seconds up to 11 digits, milliseconds up to 14, microseconds up to 16
-and nanoseconds up to 19; or another number, in seconds. It is kept to the microsecond.
+and nanoseconds up to 19; or another number, in seconds. It is cut to the microsecond, and another
+number is rounded to it.
 
 Whether a field may be absent is for whoever checks records on their way in, which nobody does yet.
 Here it is part of the type and changes nothing.

@@ -8,6 +8,9 @@ Most rows fit: they are decoded at once, by a type made for the schema. A row th
 cut into its fields, and each is decoded by itself. Both ways read JSON with the same parser, so the
 other fields of such a row are what they would have been.
 
+msgspec rounds a time to the microsecond, and numbers are cut. So a row with a time of more digits
+is decoded a second time without them, and its times are taken from there.
+
 All that is needed is a schema, and every manifest has it: whoever rewrites files of a lake without
 its store writes the same columns.
 """
@@ -16,7 +19,8 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any, Literal
 
@@ -58,8 +62,17 @@ JSON: dict[KindName, Any] = {
     "datetime": Moment | int | float,
     "date": date | int | float,
 }
-_OTHER_TEXT = {"datetime": msgspec.json.Decoder(date), "date": msgspec.json.Decoder(Moment)}
+_OTHER_TEXT: dict[KindName, Any] = {
+    "datetime": msgspec.json.Decoder(date),
+    "date": msgspec.json.Decoder(Moment),
+}
 """A day where a moment is expected, and a moment where a day is: a type takes but one text."""
+
+find_long_fraction = re.compile(rb"\.[0-9]{7}").search
+_LONG_TIME = re.compile(rb"(:[0-9]{2}:[0-9]{2}\.[0-9]{6})[0-9]+")
+_LONG_TIME_TEXT = re.compile(_LONG_TIME.pattern.decode())
+_BLOCK = 1024
+"""Rows that are searched together for times with more digits."""
 
 MISFITS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -84,6 +97,8 @@ class Shape:
         cut = [(msgspec.Raw, msgspec.Raw()) for _ in names]
         self._cut = msgspec.json.Decoder(row_type(names, cut))
         self._decoders = [_decoders(kind) for kind in self.kinds.values()]
+        both = zip(names, self.kinds.values(), strict=True)
+        self._moments = [own for (own, _), kind in both if kind.name == "datetime"]
 
     def widened(self, table: pa.Table) -> pa.Table:
         """Records with their typed columns."""
@@ -94,17 +109,25 @@ class Shape:
 
     def derive(self, data: pa.ChunkedArray) -> list[pa.Array]:
         """The typed columns alone."""
-        decode, rows = self._row.decode, []
-        for chunk in data.chunks:
-            for text in chunk.to_pylist():
-                try:
-                    rows.append(decode(text))
-                except MISFITS:
-                    rows.append(self._by_field(text))
+        rows = [row for texts in _blocks(data) for row in self._rows(texts)]
         return [
             array_of(list(map(getter, rows)), kind)
             for getter, kind in zip(self._getters, self.kinds.values(), strict=True)
         ]
+
+    def _rows(self, texts: list[bytes]) -> list[msgspec.Struct]:
+        decode, rows = self._row.decode, []
+        together = b"".join(texts) if self._moments else b""
+        if has_hidden_digits(together):
+            return list(map(self._by_field, texts))
+        for text in texts:
+            try:
+                rows.append(decode(text))
+            except MISFITS:
+                rows.append(self._by_field(text))
+        if has_long_time(together):
+            cut_moments(texts, rows, self._moments, decode, self._by_field)
+        return rows
 
     def _by_field(self, text: bytes) -> msgspec.Struct:
         """A row whose fields are decoded each by itself."""
@@ -165,18 +188,71 @@ def reader_of(kind: Kind) -> Callable[[msgspec.Raw], Any]:
     return read
 
 
-def _decoders(kind: Kind) -> tuple[Any, Any]:
-    return msgspec.json.Decoder(_json_type(kind)), _OTHER_TEXT.get(kind.name)
+def has_long_time(text: bytes) -> bool:
+    """Whether JSON has what looks like a time with more digits than microseconds."""
+    return b"." in text and bool(find_long_fraction(text) and _LONG_TIME.search(text))
 
 
-def _value(part: msgspec.Raw, decoders: tuple[Any, Any]) -> Any:
-    for decoder in decoders:
-        if decoder is not None and part:
+def has_hidden_digits(text: bytes) -> bool:
+    """Whether JSON may have a time whose digits, dot or colons are written as escapes."""
+    return b"\\" in text and (b"\\u002" in text or b"\\u003" in text)
+
+
+def cut_moments(
+    texts: Sequence[bytes],
+    rows: list[msgspec.Struct],
+    moments: Sequence[str],
+    decode: Callable[[bytes], msgspec.Struct],
+    by_field: Callable[[bytes], msgspec.Struct],
+) -> None:
+    """Replace the moments of rows, which were rounded, by those of texts that are cut."""
+    for place, text in enumerate(texts):
+        cut, found = _LONG_TIME.subn(rb"\1", text)
+        if not found:
+            continue
+        try:
+            exact = decode(cut)
+        except MISFITS:  # what is cut was not a time but, say, a variant of an enum
+            rows[place] = by_field(text)
+            continue
+        for own in moments:
+            setattr(rows[place], own, getattr(exact, own))
+
+
+def cut_time(text: str) -> str:
+    """The text of a time without the digits after its microseconds."""
+    return _LONG_TIME_TEXT.sub(r"\1", text)
+
+
+def _decoders(kind: Kind) -> tuple[Any, ...]:
+    own = msgspec.json.Decoder(_json_type(kind)).decode
+    other = _OTHER_TEXT.get(kind.name)
+    if other is None:
+        return (own,)
+    return tuple(functools.partial(_decoded_time, decode) for decode in (own, other.decode))
+
+
+def _decoded_time(decode: Callable[[bytes], Any], part: msgspec.Raw) -> Any:
+    text = bytes(part)
+    if b"\\" in text:
+        text = msgspec.json.encode(msgspec.json.decode(text))
+    return decode(_LONG_TIME.sub(rb"\1", text))
+
+
+def _value(part: msgspec.Raw, decoders: tuple[Any, ...]) -> Any:
+    for decode in decoders:
+        if part:
             try:
-                return decoder.decode(part)
+                return decode(part)
             except MISFITS:
                 continue
     return None
+
+
+def _blocks(data: pa.ChunkedArray) -> Iterator[list[bytes]]:
+    for chunk in data.chunks:
+        for first in range(0, len(chunk), _BLOCK):
+            yield chunk.slice(first, _BLOCK).to_pylist()
 
 
 def array_of(values: Sequence[Any], kind: Kind) -> pa.Array:

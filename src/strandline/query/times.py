@@ -3,7 +3,8 @@
 A moment is what ``schema.py`` calls a time, so that a literal means what the same text means in an
 event: RFC 3339 text with an offset; a day, its first moment in UTC; a whole number since 1970 in
 seconds, milliseconds, microseconds or nanoseconds, told apart by its digits; another number, in
-seconds. A number may stand in quotes. It is kept to the microsecond.
+seconds. A number may stand in quotes. It is cut to the microsecond, and another number is rounded
+to it.
 
 A duration is a number with a unit: ``5m``, ``5 MINUTES``, ``1.5 hours``. Units are microseconds
 (us), milliseconds (ms), seconds (s, sec), minutes (m, min), hours (h), days (d) and weeks (w).
@@ -18,7 +19,7 @@ from typing import Annotated
 import msgspec
 
 from strandline.errors import Invalid
-from strandline.lake.typed import microseconds
+from strandline.lake.typed import cut_time, microseconds
 
 DAY_US = 86_400_000_000
 
@@ -79,7 +80,7 @@ def _of_text(text: str) -> int | None:
         return microseconds(float(text))
     for kind in (_Moment, date):
         try:
-            return _since(msgspec.convert(text, kind))
+            return _since(msgspec.convert(cut_time(text), kind))
         except (msgspec.ValidationError, OverflowError):
             continue
     return None

@@ -14,6 +14,7 @@ import pyarrow as pa
 from msgspec import UNSET
 
 from strandline.errors import Invalid, StrandlineError
+from strandline.lake.typed import cut_time
 from strandline.query.result import Result
 from strandline.query.told import Told
 from strandline.server.arrow_streams import ipc_chunks, ipc_of
@@ -163,7 +164,7 @@ def _param(value: Any) -> Any:
         if not others and name == "$base64" and isinstance(inner, str):
             return _converted(inner, bytes, "base64")
         if not others and name == "$time" and isinstance(inner, str):
-            return _converted(inner, datetime, "a time")
+            return _converted(cut_time(inner), datetime, "a time")
     return value
 
 

@@ -91,8 +91,7 @@ def _moment(text: str) -> datetime | None:
             return None
         *whole, fraction, sign, hours, minutes = found.groups()
         moment = datetime(*map(int, whole), tzinfo=UTC)
-        digits = (fraction or "").ljust(7, "0")
-        moment += timedelta(microseconds=int(digits[:6]) + (digits[6] >= "5"))
+        moment += timedelta(microseconds=int((fraction or "").ljust(6, "0")[:6]))
         if sign:
             if int(hours) > 23 or int(minutes) > 59:
                 return None

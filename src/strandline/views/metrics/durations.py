@@ -94,7 +94,7 @@ def moment_ns(text: str) -> int:
         raise Invalid(f"{text!r} is no time: write 2026-01-02T03:04:05Z ({error})") from error
     zoned = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
     seconds = int((zoned - _EPOCH).total_seconds())
-    at = seconds * UNITS_NS["s"] + int(fraction.ljust(9, "0") if point else 0)
+    at = seconds * UNITS_NS["s"] + int(fraction[:9].ljust(9, "0") if point else 0)
     if not AT_MIN <= at <= AT_MAX:
         raise Invalid(f"{text!r} is no time: nanoseconds reach from 1677 to 2262")
     return at

@@ -4,7 +4,7 @@ An event has every required field, no field twice and none that the table lacks;
 type (``schema.py``), and null is for optional fields alone.
 
 Most events fit: a type made for the schema decodes them, and that is all there is to it but for
-three things that the type cannot see. If it refuses an event, or one of the three is in doubt, the
+four things that the type cannot see. If it refuses an event, or one of the four is in doubt, the
 event is decoded by a wider type and looked at field by field: either all is well (a day where a
 moment is usual), or the error says what is not and why (``refusal.py``). The second way alone
 decides; the first is a short cut.
@@ -19,6 +19,10 @@ decoding takes; to parse a second time would cost more than the first.
 
 **A time outside of the years 1 to 9999 in UTC** can only come from a moment in one of the two with
 an offset: if one of these years is there, it is in doubt.
+
+**A time with more digits than microseconds** is rounded by msgspec, and must be cut: such an event
+is decoded twice. To look costs 2 ns for every event of a table with times, and 95 where an event
+has a dot (170 bytes, in batches).
 
 **A number from 2^64 on**: msgspec knows no such bound. To look costs 38 ns for every u64.
 """
@@ -38,7 +42,18 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import astuple
 
 from strandline.errors import Invalid
-from strandline.lake.typed import JSON, MISFITS, U64_MAX, Moment, reader_of, row_type
+from strandline.lake.typed import (
+    JSON,
+    MISFITS,
+    U64_MAX,
+    Moment,
+    cut_moments,
+    find_long_fraction,
+    has_hidden_digits,
+    has_long_time,
+    reader_of,
+    row_type,
+)
 from strandline.schema import Kind, KindName, Schema
 from strandline.views.table.refusal import keys_twice, refusal
 
@@ -85,6 +100,7 @@ class Validator:
         self._loose: list[_Getter] = []
         self._naturals: list[_Getter] = []
         self._moments: list[tuple[_Getter, _Getter]] = []
+        self._moment_names: list[str] = []
         self._wide_fields: list[tuple[str, Callable[[msgspec.Raw], Any], bool]] = []
         for (own, _), kind in zip(names, kinds.values(), strict=True):
             self._note(own, kind)
@@ -99,7 +115,11 @@ class Validator:
             row = self._usual(data)
         except MISFITS:
             return self._slowly(data)
-        return row if self._sure_of_one(data, row) else self._slowly(data)
+        if not self._sure_of_one(data, row):
+            return self._slowly(data)
+        if self._moments and (find_long_fraction(data) or b"\\" in data):
+            return self._cut_moment(data, row)
+        return row
 
     def decode_many(self, data: Sequence[bytes]) -> list[msgspec.Struct]:
         """The rows of events, all or none."""
@@ -121,6 +141,7 @@ class Validator:
         getter = operator.attrgetter(own)
         if kind.name == "datetime":
             self._moments.append((operator.attrgetter(f"{own}.year"), getter))
+            self._moment_names.append(own)
         elif kind.optional or kind.name == "date":
             self._loose.append(getter)
         else:
@@ -136,7 +157,22 @@ class Validator:
             rows = list(map(self._usual, block))
         except MISFITS:
             return None
-        return rows if self._sure(block, rows) else None
+        text = b"".join(block)
+        if not self._sure(text, rows):
+            return None
+        if self._moments and has_long_time(text):
+            self._cut_moments(block, rows)
+        return rows
+
+    def _cut_moment(self, data: bytes, row: msgspec.Struct) -> msgspec.Struct:
+        if has_hidden_digits(data):
+            return self._slowly(data)
+        rows = [row]
+        self._cut_moments([data], rows)
+        return rows[0]
+
+    def _cut_moments(self, data: Sequence[bytes], rows: list[msgspec.Struct]) -> None:
+        cut_moments(data, rows, self._moment_names, self._usual, self._slowly)
 
     def _one_by_one(self, block: Sequence[bytes], before: int, of: int) -> list[msgspec.Struct]:
         rows = []
@@ -155,7 +191,7 @@ class Validator:
         except Invalid:
             return None
 
-    def _sure(self, data: Sequence[bytes], rows: Sequence[msgspec.Struct]) -> bool:
+    def _sure(self, text: bytes, rows: Sequence[msgspec.Struct]) -> bool:
         """Whether no field comes twice and no time is out of bounds: False if it is in doubt."""
         marks = self._marks * len(rows)
         for getter in self._loose:
@@ -173,7 +209,7 @@ class Validator:
         for getter in self._naturals:
             if _too_large(list(map(getter, rows))):
                 return False
-        return _as_many(marks, b"".join(data))
+        return _as_many(marks, text) and not (self._moments and has_hidden_digits(text))
 
     def _sure_of_one(self, data: bytes, row: msgspec.Struct) -> bool:
         """The same for one event: what pays for many takes twice as long for it."""
