@@ -228,7 +228,7 @@ MUTANTS = {
         "test_a_power_loss_right_after_a_clean_close_and_one_append_is_reported[disk]",
     ),
     "give seqs out before they are reserved": Mutant(
-        "topic.append:_reserve",
+        "topic.append:reserve",
         "return shard.writer.end_lsn if needed > state.ceiling else 0",
         "return 0",
         "test_lost_tails",

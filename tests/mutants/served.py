@@ -107,6 +107,13 @@ SERVED = {
         ROUTERS,
         "test_a_circle_is_refused_and_nothing_is_made",
     ),
+    "served: a second loss at a source is not reported": Mutant(
+        "routers.lane:Lane._report",
+        "if count > 0:",
+        "if not reported:",
+        "unit/routers/test_losses",
+        "test_a_second_loss_is_reported_to_a_reader_who_has_seen_the_first[at_least_once-disk]",
+    ),
     "served: see only the nearest circle": Mutant(
         "routers.cycles:find_cycle",
         "waiting.append(dest)",

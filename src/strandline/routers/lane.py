@@ -11,8 +11,10 @@ The log does not get the records again, but a message that refers to them, where
 the log themselves, in the same shard or synced.
 
 Records that the source lost before they were forwarded become a gap in the destination: reason
-``source_trim`` for what retention took, the source's own reason for everything else. Records that
-were deleted at the source before are left out silently, as for any reader.
+``source_trim`` for what retention took, the source's own reason for everything else. With the gap
+the destination stores up to which seq of the source this router has reported losses, under the name
+that numbers its batches: every loss is reported once. Records that were deleted at the source
+before are left out silently, as for any reader.
 
 A destination that is full (``discard="reject"``) holds the router: it tries again, with fewer
 records at a time, until there is room.
@@ -33,7 +35,7 @@ from strandline.settings import LimitSettings
 from strandline.topic.append import Pending, place
 from strandline.topic.batch import Batch, of_many
 from strandline.topic.copying import COPIES_MAX, Origin, Outdated
-from strandline.topic.losing import tell_loss
+from strandline.topic.losing import report_loss
 from strandline.topic.page import Columns, Page
 from strandline.topic.roots import covered_by
 from strandline.topic.state import TopicState
@@ -164,7 +166,7 @@ class Lane:
         losses = self.ends.source_state.losses
         page = self._read(self.cursor, self._batch_max)
         if page.tombstone is not None:
-            self._tell(page.tombstone)
+            self._report(page.tombstone)
         columns = page.columns()
         places = self._wanted(columns)
         router = self.kept.router
@@ -221,9 +223,14 @@ class Lane:
         ends.dest.enforce_retention()  # what is over must not keep anything out
         return place(ends.dest_state, ends.dest_shard, batch, None)
 
-    def _tell(self, lost: Tombstone) -> None:
-        reason = "source_trim" if lost.reason in _RETENTION else lost.reason
-        tell_loss(self.ends.dest_state, self.ends.dest_shard, lost.missed, reason)
+    def _report(self, lost: Tombstone) -> None:
+        """Put a loss at the source into the destination, as far as it was not reported before."""
+        reported = self.ends.dest.taken(self.kept.producer) or 0
+        count = lost.gap_to - max(lost.gap_from - 1, reported)
+        if count > 0:
+            reason = "source_trim" if lost.reason in _RETENTION else lost.reason
+            reporter = Numbered(self.kept.producer, lost.gap_to)
+            report_loss(self.ends.dest_state, self.ends.dest_shard, count, reason, reporter)
 
     def _go_on_behind_taken(self) -> None:
         """Move behind what the destination has, and count what that was."""

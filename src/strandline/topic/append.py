@@ -70,7 +70,7 @@ def place(state: TopicState, shard: Shard, batch: Batch, expected_head: int | No
             _check(state, batch, expected_head)
             if batch.origin is not None:
                 copying.check(batch.origin, state)
-            reserved_at = _reserve(state, shard, batch.count)
+            reserved_at = reserve(state, shard, batch.count)
             if not reserved_at:
                 return _place(state, shard, batch)
         except BaseException as error:
@@ -175,7 +175,7 @@ def _refuse(state: TopicState, never: bool, cap: str) -> None:  # noqa: FBT001 -
     )
 
 
-def _reserve(state: TopicState, shard: Shard, count: int) -> int:
+def reserve(state: TopicState, shard: Shard, count: int) -> int:
     """See to it that seqs may be given out: 0, or the lsn that must be synced first."""
     if state.config.durability == "fsync":
         return 0

@@ -63,8 +63,9 @@ def read_page(
         if gap is not None:
             if tombstone is not None or gatherer.count:
                 break
-            tombstone = Tombstone(gap_from=seq, gap_to=gap.last_seq, reason=gap.reason)
-            seq = gap.last_seq + 1
+            gap_to = min(gap.last_seq, head)  # it may have grown since the head was read
+            tombstone = Tombstone(gap_from=seq, gap_to=gap_to, reason=gap.reason)
+            seq = gap_to + 1
             continue
         try:
             seq = gatherer.take(seq, min(head, state.gap_behind(seq) - 1))

@@ -324,12 +324,16 @@ def evict(state: TopicState, floor: int, reason: str, pieces: Pieces) -> None:
 
 def lose_tail(state: TopicState, message: control.TailLost) -> None:
     """Seqs up to the ceiling were given out and are gone."""
-    if message.ceiling >= state.next_seq:
-        known = any(gap.last_seq == message.ceiling for gap in state.gaps)
-        if message.lost_from <= message.ceiling and not known:
-            state.add_gap(state.next_seq, message.ceiling, message.reason)
-        else:
+    first_seq = state.head_seq + 1
+    if message.ceiling >= first_seq:
+        if message.lost_from > message.ceiling or state.gap_at(message.ceiling) is not None:
             state.skip_to(message.ceiling + 1)
+        elif not (message.mark and state.extend_gap(message.ceiling, message.reason)):
+            state.add_gap(first_seq, message.ceiling, message.reason)
+        if message.mark:
+            state.remember(message.mark, first_seq, message.ceiling, state.last_ts)
+    if message.mark:  # a report, not an end of the log: what is reserved stays so
+        return
     state.ceiling = state.ceiling_asked = max(message.ceiling, state.next_seq - 1)
     state.epoch = max(state.epoch, message.epoch)
     if message.reason == RESTORED:

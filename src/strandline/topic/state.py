@@ -296,11 +296,21 @@ class TopicState:
         self.gaps = (*self.gaps, Gap(first_seq, last_seq, reason))
         self.skip_to(last_seq + 1)
 
+    def extend_gap(self, last_seq: int, reason: str) -> bool:
+        """Let a gap at the head end at a later seq; False when there is none of this reason."""
+        known = self.gap_at(self.head_seq)
+        if known is None or known.reason != reason:
+            return False
+        longer = Gap(known.first_seq, last_seq, reason)
+        self.gaps = tuple(longer if gap is known else gap for gap in self.gaps)
+        self.skip_to(last_seq + 1)
+        return True
+
     def skip_to(self, seq: int) -> None:
         """Go on at a seq; what lies before it is below the floor or in a gap."""
         # Copies may lie between: in memory, or owed while the log is replayed.
         is_all_in_files = self.tail.first_seq > self.head_seq
-        self.next_seq = seq
+        self.next_seq = max(self.next_seq, seq)  # it is higher where a gap is published late
         self.head_seq = seq - 1
         if not self.tail.locations and is_all_in_files:
             self.tail = TailIndex(seq)

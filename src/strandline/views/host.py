@@ -350,8 +350,14 @@ def fits(saved: Saved, config: bytes, topics: Sequence[Topic]) -> bool:
 
 
 def gaps_of(topics: Sequence[Topic], applied: Sequence[int]) -> bytes:
-    """What is lost of the records up to these, as bytes to compare."""
-    found = [topic.gaps_below(seq + 1) for topic, seq in zip(topics, applied, strict=True)]
+    """What is lost of the records up to these, as bytes to compare.
+
+    A gap that has grown since is cut: a view that has passed it is right nevertheless.
+    """
+    found = [
+        [(first, min(last, seq)) for first, last in topic.gaps_below(seq + 1)]
+        for topic, seq in zip(topics, applied, strict=True)
+    ]
     return msgspec.msgpack.encode(found) if any(found) else b""
 
 

@@ -56,12 +56,16 @@ class Ceiling(Control, frozen=True, array_like=True, tag="ceiling"):
 
 
 class TailLost(Control, frozen=True, array_like=True, tag="lost"):
-    """A crash took the unsynced tail: seqs from here to the ceiling are gone, the epoch is new."""
+    """Seqs from here to the ceiling are gone. After a crash took the tail the epoch is new.
+
+    ``mark`` is the number of a producer that reports a loss of its own (``topic/losing.py``).
+    """
 
     lost_from: int
     ceiling: int
     epoch: int
     reason: str
+    mark: bytes = b""
 
 
 class Copied(Control, frozen=True, array_like=True, tag="copy"):
