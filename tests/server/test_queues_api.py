@@ -193,6 +193,7 @@ def test_dead_letters_are_listed_redriven_by_a_filter_and_purged(http: Asking) -
 
     assert [each["job_seq"] for each in letters["letters"] + rest["letters"]] == seqs
     assert letters["letters"][0]["deliveries"] == 2
+    assert letters["letters"][0]["$dead_letter_from"] == "mails"
     assert (tried["matched"], tried["redriven"], tried["dry_run"]) == (3, 3, True)
     assert none["matched"] == 0
     assert (one["redriven"], purged["purged"]) == (1, 1)

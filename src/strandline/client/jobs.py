@@ -56,7 +56,9 @@ def letter_of(told: wire.Letter) -> DeadLetter:
         deliveries=told.deliveries,
         priority=told.priority,
         group=sure_bytes(told.group, told.group_base64),
-        meta=None if told.meta_base64 is UNSET else told.meta_base64,
+        meta=bytes_of(told.meta, told.meta_base64),
+        queue=told.queue,
+        unique=told.unique,
     )
 
 

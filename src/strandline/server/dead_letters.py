@@ -18,7 +18,7 @@ async def letters(call: Call) -> Answer:
 
     def work(queue: Queue) -> wire.Letters:
         found = queue.dead.letters(after=max(0, asked.after), limit=limit)
-        told = [jobs_told.letter(each) for each in found]
+        told = [jobs_told.letter(each, queue.name) for each in found]
         following = found[-1].seq if len(found) == limit else 0
         return wire.Letters(topic=queue.name, letters=told, next_after=following)
 

@@ -55,19 +55,24 @@ def waiting_job(job: Waiting, *, micros: bool) -> wire.WaitingJob:
     )
 
 
-def letter(found: DeadLetter) -> wire.Letter:
+def letter(found: DeadLetter, queue: str) -> wire.Letter:
     data, data_base64 = told_value(found.data)
     key, key_base64 = (UNSET, UNSET) if found.key is None else told_key(found.key)
     group, group_base64 = told_key(found.group) if found.group else (UNSET, UNSET)
+    meta, meta_base64 = (UNSET, UNSET) if found.meta is None else told_value(found.meta)
     return wire.Letter(
         seq=found.seq,
         ts=found.ts // 1000,
         us=found.ts,
+        queue=found.queue or queue,
+        src_seq=found.job_seq,
+        times=found.deliveries,
         reason=found.reason,
         job_seq=found.job_seq,
         put_us=found.put_ts,
         deliveries=found.deliveries,
         priority=found.priority,
+        unique=found.unique,
         key=key,
         key_base64=key_base64,
         tag=UNSET if found.tag is None else found.tag,
@@ -75,7 +80,8 @@ def letter(found: DeadLetter) -> wire.Letter:
         group_base64=group_base64,
         data=data,
         data_base64=data_base64,
-        meta_base64=UNSET if found.meta is None else found.meta,
+        meta=meta,
+        meta_base64=meta_base64,
     )
 
 

@@ -215,11 +215,21 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
     ts: int = field(name="$ts")
     """When it was given up."""
     us: int = field(name="$us")
+    queue: str = field(name="$dead_letter_from", default="")
+    """The queue that gave it up."""
+    src_seq: int = field(name="$dead_letter_src_seq", default=0)
+    """The seq that it had as a job; 0 when it was appended by hand."""
+    times: int = field(name="$dead_letter_deliveries", default=0)
+    """How often it was given out."""
     reason: str
     job_seq: int
+    """The same as ``$dead_letter_src_seq``."""
     put_us: int
     deliveries: int
+    """The same as ``$dead_letter_deliveries``."""
     priority: int
+    unique: bool = False
+    """Whether its key was unique."""
     key: Text = field(name="$key", default=UNSET)
     key_base64: Base64 = field(name="$key_base64", default=UNSET)
     tag: str | UnsetType = field(name="$tag", default=UNSET)
@@ -227,8 +237,9 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
     group_base64: Base64 = UNSET
     data: Json = UNSET
     data_base64: Base64 = UNSET
+    meta: Json = UNSET
+    """The meta that was appended with the job as a plain record."""
     meta_base64: Base64 = UNSET
-    """The meta of the job, with what was said when it was put."""
 
 
 class Letters(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,7 +29,7 @@ from strandline.topic.topic import Topic
 from strandline.views.host import Host
 from strandline.views.queue import letter
 from strandline.views.queue.bell import Bell
-from strandline.views.queue.codec import BURY, DEAD, END, Job, Seqs, Word, decode_job, encode_job
+from strandline.views.queue.codec import BURY, DEAD, END, Job, Seqs, Word, encode_job
 from strandline.views.queue.fold import JOB_BYTES, JOBS, LEASES, Burial, QueueFold
 from strandline.views.queue.keys import taken
 from strandline.views.queue.letter import WORN_OUT, DeadLetter, Where
@@ -184,7 +184,10 @@ class DeadLetters:
                 keys=[record.key for record in records],
                 tags=[record.tag for record in records],
                 nodes=[self._mark] * len(records),
-                metas=[letter.encode(each, deliveries[each.seq], WORN_OUT) for each in records],
+                metas=[
+                    letter.encode(each, deliveries[each.seq], WORN_OUT, self._host.name)
+                    for each in records
+                ],
                 idempotency_key=Numbered(self._producer, burial.number),
             )
             topic.secure()
@@ -218,7 +221,7 @@ class DeadLetters:
         seen: set[bytes] = set()
         found: set[int] = set()
         for each in letters:
-            if decode_job(each.meta).unique:
+            if each.unique:
                 key = each.key or b""
                 if key in seen or taken(self._host, fold, key):
                     found.add(each.seq)
@@ -280,16 +283,17 @@ def mark_of(topic_id: int) -> str:
 
 def _as_jobs(letters: Sequence[DeadLetter]) -> Draft:
     number = letters[0].seq
-    metas = []
-    for each in letters:
-        job = decode_job(each.meta)
-        again = Job(
-            priority=job.priority,
-            unique=job.unique,
-            group=job.group,
-            returned=(number, each.seq),
+    metas = [
+        encode_job(
+            Job(
+                priority=each.priority,
+                unique=each.unique,
+                group=each.group,
+                returned=(number, each.seq),
+            )
         )
-        metas.append(encode_job(again))
+        for each in letters
+    ]
     return Draft(
         JOBS,
         [each.data for each in letters],

@@ -4,6 +4,7 @@ and a dead letter that is put back is a job once."""
 from __future__ import annotations
 
 import random
+import struct
 import threading
 
 import msgspec
@@ -13,6 +14,7 @@ from strandline.errors import Invalid
 from strandline.record import Record
 from strandline.testing.sim_disk import SimDisk
 from strandline.views.queue import letter
+from strandline.views.queue.codec import Job, decode_job, encode_job, foreign
 from tests.unit.store.world import SMALL_WAL
 from tests.unit.views.queue.world import NAME, World, host_of, queue_of, rebuilt_digest
 
@@ -398,21 +400,75 @@ def test_a_letter_that_somebody_appended_by_hand_can_be_put_back():
     assert queue.claim()[0].data == b"by hand"
 
 
-def test_a_letter_tells_what_was_written_into_it():
-    record = Record(seq=7, ts=9, data=b"d", key=b"k", meta=b"\0job\x00\x05group")
-    meta = letter.encode(record, 3, "why")
+METAS = [
+    None,
+    b'{"trace": [1, 2.50]}',
+    b" {}",
+    b"\xff\0",
+    b"not JSON",
+    encode_job(Job(priority=5, group=b"group", unique=True)),
+    encode_job(Job(group=b"\xff")),
+]
 
-    found = letter.decode(Record(seq=1, ts=20, data=b"d", key=b"k", meta=meta))
 
+@pytest.mark.parametrize("meta", METAS)
+def test_a_letter_tells_what_was_written_into_it(meta):
+    record = Record(seq=7, ts=9, data=b"d", key=b"k", meta=meta)
+    written = letter.encode(record, 3, "why", "jobs")
+
+    found = letter.decode(Record(seq=1, ts=20, data=b"d", key=b"k", meta=written))
+
+    job = decode_job(meta)
     assert (found.job_seq, found.put_ts, found.deliveries) == (7, 9, 3)
-    assert (found.reason, found.group, found.priority) == ("why", b"group", 5)
-    assert found.meta == record.meta
+    assert (found.reason, found.queue, found.meta) == ("why", "jobs", foreign(meta))
+    assert (found.group, found.priority, found.unique) == (job.group, job.priority, job.unique)
+
+
+def test_the_meta_of_a_letter_can_be_read_without_the_queue():
+    world = World()
+    queue = queue_of(world.store, deliveries_max=1)
+    world.store.topic(NAME).append(b"bad", meta=b'{"trace": "t-1"}')
+    queue.put(b"worse", group="eu", priority=7)
+    _wear_out(world, queue, 2)
+    queue.claim()
+
+    records = world.store.existing_topic(DEAD).read().records
+
+    told = [msgspec.json.decode(record.meta) for record in records]
+    common = {
+        "$dead_letter_from": NAME,
+        "$dead_letter_deliveries": 1,
+        "$dead_letter_reason": "deliveries",
+    }
+    assert [{**common, **each} for each in told] == told
+    first, second = sorted(told, key=lambda each: each["$dead_letter_src_seq"])
+    assert (first["$dead_letter_src_seq"], second["$dead_letter_src_seq"]) == (1, 2)
+    assert first["$dead_letter_meta"] == {"trace": "t-1"}
+    assert (second["$dead_letter_group"], second["$dead_letter_priority"]) == ("eu", 7)
+
+
+def test_a_letter_of_the_binary_form_is_still_read():
+    own = encode_job(Job(priority=5, group=b"group", unique=True))
+    binary = struct.pack("<5sqqHB", b"\0dead", 7, 9, 3, 3) + b"why" + own
+
+    found = letter.decode(Record(seq=1, ts=20, data=b"d", key=b"k", meta=binary))
+
+    assert (found.job_seq, found.put_ts, found.deliveries, found.reason) == (7, 9, 3, "why")
+    assert (found.group, found.priority, found.unique) == (b"group", 5, True)
+    assert (found.meta, found.queue) == (None, "")
+
+
+@pytest.mark.parametrize("meta", [b'{"$dead_letter_from":', b'{"$dead_letter_from":7}', b"\0dead"])
+def test_a_meta_that_only_begins_as_that_of_a_letter_is_one_of_its_own(meta):
+    found = letter.decode(Record(seq=1, ts=20, data=b"d", meta=meta))
+
+    assert (found.job_seq, found.reason, found.meta) == (0, "", meta)
 
 
 def test_a_meta_that_leaves_no_room_is_left_out():
     record = Record(seq=7, ts=9, data=b"d", meta=b"m" * 16 * 1024)
 
-    meta = letter.encode(record, 3, "why")
+    meta = letter.encode(record, 3, "why", "jobs")
 
     found = letter.decode(Record(seq=1, ts=20, data=b"d", meta=meta))
     assert (found.job_seq, found.meta) == (7, None)
