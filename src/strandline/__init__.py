@@ -84,7 +84,8 @@ from strandline.store import Store
 from strandline.store import Store as open  # noqa: A004, N813 - strandline.open reads well
 from strandline.topic.health import Health
 from strandline.topic.page import Page
-from strandline.topic.topic import Topic, TopicStatistics
+from strandline.topic.statistics import TopicStatistics
+from strandline.topic.topic import Topic
 from strandline.views.kv.values import Delete, Put
 
 __all__ = [

@@ -136,6 +136,12 @@ class ViewConfigs(
     owner: str = ""
     """The topic whose view keeps its own records in this one."""
 
+    @property
+    def is_queue_alone(self) -> bool:
+        """Whether every record is a job and nothing else."""
+        others = (self.kv, self.series, self.metrics, self.table)
+        return self.queue is not None and others == (None,) * 4
+
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in KINDS) or bool(self.owner)
 

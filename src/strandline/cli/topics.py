@@ -15,7 +15,7 @@ from strandline.cli.output import output
 from strandline.errors import Invalid
 from strandline.lake.cold import ColdSummary
 from strandline.store import Store
-from strandline.topic.topic import TopicStatistics
+from strandline.topic.statistics import TopicStatistics
 from strandline.view_config import KINDS, ViewConfigs
 
 _LISTED_AT_ONCE = 1000

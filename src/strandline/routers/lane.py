@@ -184,7 +184,8 @@ class Lane:
 
     def _read(self, after: int, limit: int) -> Page:
         size_max = min(_BATCH_BYTES, max(1, self._limits.batch_bytes_max // 2))
-        return self.ends.source.read(after, limit, size_max=size_max)
+        # A job that is done before it was forwarded is forwarded all the same.
+        return self.ends.source.read_stored(after, limit, size_max=size_max)
 
     def _wanted(self, columns: Columns) -> list[int]:
         condition = self.kept.router.filter

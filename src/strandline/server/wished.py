@@ -11,7 +11,8 @@ from strandline.server.auth import INTERNAL
 from strandline.server.call import Call
 from strandline.server.handles import topic_of
 from strandline.server.live.subscriptions import Sieve, is_pattern, prefix_of, sifter
-from strandline.topic.topic import Topic, TopicStatistics
+from strandline.topic.statistics import TopicStatistics
+from strandline.topic.topic import Topic
 from strandline.wire.live import From
 
 

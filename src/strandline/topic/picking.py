@@ -20,7 +20,7 @@ from strandline.wal.reader import Reader
 def pick(state: TopicState, reader: Callable[[], Reader], seqs: Sequence[int]) -> Page:
     """The live ones of these records, in order of seq, each once."""
     head, floor = state.head_seq, state.floor
-    deleted = state.deleted
+    deleted = state.hidden
     wanted = np.unique(np.asarray(seqs, dtype="<i8"))
     wanted = wanted[(wanted >= floor) & (wanted <= head)]
     if deleted and len(wanted):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from pyroaring import BitMap64
 
 from strandline.errors import Corrupt
 from strandline.lake.zone import Zone
@@ -45,17 +46,21 @@ def read_page(
     skip_node: str | None,
     epoch: int | None,
     cutoff: int = NO_CUTOFF,
+    with_ended: bool = False,
 ) -> Page:
-    """One page. Floors must have been brought up to date before; see ``Expired`` for the lake's."""
+    """One page. Floors must have been brought up to date before; see ``Expired`` for the lake's.
+
+    Jobs that have ended are left out, unless the caller forwards every record (``with_ended``).
+    """
     head = state.head_seq
     tombstone, start = _entrance(state, after, head, epoch)
     gatherer = _Gatherer(
-        state,
         Pieces(state, reader),
         limit=limit,
         size_max=size_max,
         skip_node=skip_node,
         cutoff=cutoff,
+        hidden=state.deleted if with_ended else state.hidden,
     )
     seq = start
     while seq <= head:
@@ -123,18 +128,18 @@ class _Gatherer:
 
     def __init__(
         self,
-        state: TopicState,
         pieces: Pieces,
         *,
         limit: int,
         size_max: int,
         skip_node: str | None,
         cutoff: int,
+        hidden: BitMap64 | None,
     ) -> None:
         self.parts: list[Slice | list[Row]] = []
         self.count = 0
         self._size = 0
-        self._deleted = state.deleted
+        self._deleted = hidden
         self._pieces = pieces
         self._limit = limit
         self._size_max = size_max

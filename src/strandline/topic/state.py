@@ -140,6 +140,7 @@ class TopicState:
         "delete_floor",
         "deleted",
         "dropped",
+        "ended",
         "epoch",
         "evict_floor",
         "evict_logged",
@@ -184,6 +185,9 @@ class TopicState:
         self.evict_logged = 1
         self.delete_floor = 1
         self.deleted: BitMap64 | None = None
+        self.ended: BitMap64 | None = None
+        """Jobs that a queue no longer has, and the log still has until the views are saved. Its
+        owner is the queue, which adds to it at any time; None while the queue is not in use."""
         self.gaps: tuple[Gap, ...] = ()
         self.payload = 0
         self.pending_payload = 0
@@ -256,13 +260,32 @@ class TopicState:
         for gap in self.gaps:
             if gap.last_seq >= floor:
                 count -= gap.last_seq - max(gap.first_seq, floor) + 1
+        return count - self._ended_count(floor)
+
+    @property
+    def hidden(self) -> BitMap64 | None:
+        """Seqs that are deleted, or jobs that have ended; None when there are none."""
+        ended = self.ended
+        if not ended or not self.config.views.is_queue_alone:
+            return self.deleted
+        return ended if self.deleted is None else self.deleted | ended
+
+    def _ended_count(self, floor: int) -> int:
+        """Ended jobs among the records from a floor on that are not deleted."""
+        ended = self.ended
+        if not ended or not self.config.views.is_queue_alone:
+            return 0
+        present = ended if self.deleted is None else ended - self.deleted
+        count: int = present.range_cardinality(floor, self.head_seq + 1)
+        for gap in self.gaps:
+            count -= present.range_cardinality(max(gap.first_seq, floor), gap.last_seq + 1)
         return count
 
     @property
     def earliest_seq(self) -> int:
         """The first live seq, one above the head when there is none."""
         seq = self.floor
-        deleted = self.deleted
+        deleted = self.hidden
         while seq <= self.head_seq:
             gap = self.gap_at(seq)
             if gap is not None:

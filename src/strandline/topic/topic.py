@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Unpack
 
-import msgspec
 import pyarrow as pa
 from pyroaring import BitMap64
 
@@ -21,7 +20,6 @@ from strandline.errors import (
     TopicFull,
     UnknownTopic,
 )
-from strandline.lake.cold import ColdSummary
 from strandline.record import Appended, Record
 from strandline.settings import LimitSettings, TopicConfig
 from strandline.topic.altering import alter
@@ -51,6 +49,7 @@ from strandline.topic.read import Expired, read_page
 from strandline.topic.seeking import cursor_at
 from strandline.topic.snapshot import Snapshot, scan, take
 from strandline.topic.state import Gate, TopicState
+from strandline.topic.statistics import TopicStatistics, statistics_of
 from strandline.topic.waiting import wait_for
 from strandline.wal.codec import NO_FIELDS
 from strandline.wal.reader import Reader
@@ -59,22 +58,6 @@ from strandline.wal.shard import Shard
 PAGE_SIZE = 256
 _READ_SIZE_MAX = 64 << 20
 _TS_MAX = 2**63 - 1
-
-
-class TopicStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic's state at one moment."""
-
-    name: str
-    epoch: int
-    head_seq: int
-    earliest_seq: int
-    evict_floor: int
-    count: int
-    payload_bytes: int
-    last_ts: int
-    config: TopicConfig
-    cold: ColdSummary | None
-    """What is in the lake, None when nothing is."""
 
 
 class Topic:
@@ -337,6 +320,18 @@ class Topic:
             raise Invalid(f"node is text, not {type(node).__name__}")
         if epoch is not None:
             check_whole(epoch=epoch)
+        return self._read(after, limit, node, size_max, epoch)
+
+    def _read(
+        self,
+        after: int,
+        limit: int,
+        node: str | None,
+        size_max: int,
+        epoch: int | None,
+        *,
+        with_ended: bool = False,
+    ) -> Page:
         while True:
             self._look()
             try:
@@ -349,9 +344,14 @@ class Topic:
                     skip_node=node if self._state.config.dedupe_node else None,
                     epoch=epoch,
                     cutoff=self._floors.cutoff(),
+                    with_ended=with_ended,
                 )
             except Expired as found:
                 self._floors.expire(found.floor)
+
+    def read_stored(self, after: int, limit: int, *, size_max: int) -> Page:
+        """As ``read``, with jobs that have ended and are still in the log: for routers."""
+        return self._read(after, limit, None, size_max, None, with_ended=True)
 
     def read_as_it_stands(
         self, after: int, limit: int, *, node: str | None, size_max: int, epoch: int | None = None
@@ -456,6 +456,10 @@ class Topic:
         """For the topic's views: delete records that they no longer need."""
         return self._deleting().let_go(seqs, before)
 
+    def hide(self, ended: BitMap64) -> None:
+        """For the topic's queue: readers do not get these jobs, nor those that are added later."""
+        self._state.ended = ended
+
     def _deleting(self) -> Deleting:
         return Deleting(self._state, self._shard(), self._reader, self._floors)
 
@@ -466,19 +470,7 @@ class Topic:
     def statistics(self) -> TopicStatistics:
         """The topic's numbers at this moment."""
         self._look()
-        state = self._state
-        return TopicStatistics(
-            name=state.name,
-            epoch=state.epoch,
-            head_seq=state.head_seq,
-            earliest_seq=state.earliest_seq,
-            evict_floor=state.evict_floor,
-            count=state.live_count,
-            payload_bytes=state.live_payload,
-            last_ts=state.last_ts,
-            config=state.config,
-            cold=None if state.cold is None else state.cold.summary(),
-        )
+        return statistics_of(self._state)
 
     def enforce_retention(self) -> None:
         """Apply caps and ttl now and put the floor on the log: the retention job's turn."""

@@ -96,6 +96,8 @@ class Host(Generic[F]):
         """Records that were folded in since the last save."""
         self.turn: Callable[[], None] | None = None
         """What the view wants done again and again, by whoever has the time."""
+        self.when_loaded: Callable[[F], None] | None = None
+        """What is to be done with a fold that takes the place of another."""
         self.when_dropped: Callable[[], None] | None = None
         """What is to be done when its topic was deleted."""
         self._make = make
@@ -269,6 +271,8 @@ class Host(Generic[F]):
         for own in self._own:
             own.clear()
         self.fold.load(self.session, self.saved.space, self.saved.state)
+        if self.when_loaded is not None:
+            self.when_loaded(self.fold)
         self.folded = 0
         self._broken = False
 

@@ -27,7 +27,8 @@ from strandline.topic.arguments import check_timeout, check_whole
 from strandline.topic.batch import AppendOptions, Once, check_options, checked_fields
 from strandline.topic.deleting import Deleted
 from strandline.topic.page import Page
-from strandline.topic.topic import PAGE_SIZE, TopicStatistics
+from strandline.topic.statistics import TopicStatistics
+from strandline.topic.topic import PAGE_SIZE
 from strandline.wire.topics import (
     AppendAnswer,
     Deletion,

@@ -195,7 +195,7 @@ class QueueFold:
 
     def forget(self, released: Released) -> None:
         """What was released is in the log no longer."""
-        self.jobs.ended -= released.seqs
+        self.jobs.ended.difference_update(released.seqs)
 
     def digest(self) -> bytes:
         """A checksum of all that a user can see, however it came about."""

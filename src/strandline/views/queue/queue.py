@@ -49,6 +49,8 @@ class Queue:
         """Jobs that were given up."""
         self._claiming = Claiming(host, self._bell, self._settling, self.dead)
         self._upkeep = Upkeep(host)
+        host.when_loaded = self._hide_ended
+        self._hide_ended(host.fold)
 
     @property
     def name(self) -> str:
@@ -242,6 +244,10 @@ class Queue:
     def maintain(self) -> None:
         """Let go of what the log no longer needs; after every save of the views."""
         self._upkeep.run_once()
+
+    def _hide_ended(self, fold: QueueFold) -> None:
+        """Readers of the topic get no job that has ended, though the log has it for a while."""
+        self._host.topics[JOBS].hide(fold.jobs.ended)
 
     def _pause(self, *, paused: bool) -> None:
         def decision(fold: QueueFold) -> Draft | None:

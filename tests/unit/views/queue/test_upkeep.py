@@ -28,17 +28,23 @@ def _work(queue, count: int) -> None:
     queue.nack_many([job for job in jobs if not job.seq % 10])
 
 
+def _stored(world: World) -> list[bytes]:
+    """Jobs that the log has, those that have ended included."""
+    page = world.store.topic(NAME).read_stored(0, 1000, size_max=1 << 20)
+    return [record.data for record in page.records]
+
+
 def test_ended_jobs_leave_the_log_when_the_saved_state_knows_of_it():
     world = World()
     queue = queue_of(world.store)
     _work(queue, 100)
     queue.maintain()
-    assert world.store.topic(NAME).statistics().count == 100
+    assert len(_stored(world)) == 100
 
     save(world.store)
     queue.maintain()
 
-    assert world.store.topic(NAME).statistics().count == 10
+    assert len(_stored(world)) == 10
     digest = host_of(world.store).digest()
     assert rebuilt_digest(world.store) == digest
     assert len(queue.claim(100)) == 10
@@ -55,7 +61,7 @@ def test_a_job_that_ends_after_the_save_stays_until_the_next():
 
     queue.maintain()
 
-    assert [record.data for record in world.store.topic(NAME).read().records] == [b"b", b"c"]
+    assert _stored(world) == [b"b", b"c"]
 
 
 def test_nothing_goes_before_the_state_that_says_so_is_durable():
@@ -68,7 +74,7 @@ def test_nothing_goes_before_the_state_that_says_so_is_durable():
 
     queue.maintain()
 
-    assert world.store.topic(NAME).statistics().count == 2
+    assert _stored(world) == [b"a", b"b"]
 
 
 def test_old_records_of_leases_go_when_a_survey_is_saved():
