@@ -22,6 +22,7 @@ import msgspec
 
 from strandline.env.clock import Clock, SystemClock
 from strandline.env.disk import Disk, OsDisk
+from strandline.env.objects import Objects
 from strandline.security.registry import Registry
 from strandline.security.scopes import parse
 from strandline.server.listener import Listener
@@ -191,6 +192,7 @@ def running(
     settings: ServerSettings | None = None,
     clock: Clock | None = None,
     disk: Disk | None = None,
+    objects: Objects | None = None,
     tokens: Mapping[str, str] | None = None,
     bind: str = "127.0.0.1:0",
     ready: bool = True,
@@ -209,7 +211,13 @@ def running(
     def began(_: Serving) -> None:
         begun.set()
 
-    serving = Serving(given, clock=clock, disk=disk, **{"on_ready" if ready else "on_bound": began})
+    serving = Serving(
+        given,
+        clock=clock,
+        disk=disk,
+        objects=objects,
+        **{"on_ready" if ready else "on_bound": began},
+    )
 
     def run() -> None:
         try:

@@ -17,6 +17,7 @@ from typing import TypeVar
 from strandline.env.disk import Buffer, ReadFile
 from strandline.env.objects import Created, Info, Objects
 from strandline.env.patience import Attempts, PauseAfter
+from strandline.env.remote_wait import remote_wait
 from strandline.errors import Unreachable
 from strandline.settings import ObjectSettings
 
@@ -42,7 +43,8 @@ class Retrying:
         return self._patiently(lambda: self._objects.put_file(key, file))
 
     def put_stream(self, key: str, chunks: Iterable[Buffer]) -> int:
-        return self._objects.put_stream(key, chunks)
+        with remote_wait():
+            return self._objects.put_stream(key, chunks)
 
     def get(self, key: str) -> bytes:
         return self._patiently(lambda: self._objects.get(key))
@@ -68,7 +70,8 @@ class Retrying:
         listing = self._objects.list(prefix, after)
         while True:
             try:
-                info = next(listing, None)
+                with remote_wait():
+                    info = next(listing, None)
             except Unreachable:
                 info, listing = self._patiently(partial(_resumed, self._objects, prefix, after))
             if info is None:
@@ -82,7 +85,7 @@ class Retrying:
             _bounded(settings), first_s=settings.delay_s_first, longest_s=DELAY_S_MAX
         )
         for attempt in patience:
-            with attempt:
+            with attempt, remote_wait():
                 return request()
         raise AssertionError("the last attempt returns or raises")
 

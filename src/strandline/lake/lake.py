@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from strandline.env.objects import Objects
+from strandline.env.remote_wait import remote_wait
 from strandline.errors import Closed, Corrupt, Invalid, NotFound
 from strandline.lake import keys
 from strandline.lake.cold import Cold, ColdFile
@@ -138,7 +139,11 @@ class Lake:
                 return found
             coming = self._coming.pop(place, None)
         # One that has not begun yet is quicker done here.
-        found = file.zone(number) if coming is None or coming.cancel() else coming.result()
+        if coming is None or coming.cancel():
+            found = file.zone(number)
+        else:
+            with remote_wait():
+                found = coming.result()
         self._keep(place, found)
         return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -59,7 +60,8 @@ def ipc_chunks(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Generato
 
 async def streamed(call: Call, chunks: Generator[bytes], media_type: str) -> Response:
     """An answer that is made while it is sent. What fails before the first piece is an error."""
-    slow = call.parts.bridge.slow
+    bridge, topic = call.parts.bridge, call.path.get("topic")
+    slow: Slow = bridge.query if topic is None else partial(bridge.slow_view, topic)
     try:
         first = await slow(_next, chunks)
     except BaseException:

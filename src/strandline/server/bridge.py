@@ -1,55 +1,113 @@
-"""Where the loop meets the store: calls that may wait run on threads, and the loop goes on.
+"""Runs calls of the store that may wait on threads, so that the loop goes on.
 
-Two pools, so that history never holds up what is live: ``run`` is for what takes microseconds to
-milliseconds (memory, local disk), ``slow`` for what may take seconds (SQL, the lake, whole scans).
-What never waits (``Topic.append_soon``, ``head_seq``) is called on the loop itself.
+Three pools, so that history does not delay what is live, and the lake delays neither:
+
+    run     microseconds to milliseconds: memory and the log
+    slow    longer work on this machine: local segments, whole scans, deletes
+    lake    what is known to read the lake, a wait of seconds at times; and queries, where the lake
+            is an object store: their engine reads it from threads of its own
+
+A handler chooses by where its records are (``Topic.is_near``, ``Topic.is_local``). Work in ``run``
+and ``slow`` that needs the object store after all gives its place to another thread for as long as
+it waits (``worker_pool.py``). While an operation on a view does so, other operations on the same
+topic start in ``lake``, since it may hold the view's lock. What never waits
+(``Topic.append_soon``, ``head_seq``) is called on the loop itself.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
+
+from strandline.server.worker_pool import RemoteSubjects, Task, WorkerPool
 
 Taken = ParamSpec("Taken")
 Given = TypeVar("Given")
+
+LAKE = "strandline-serve-lake"
 
 
 class Bridge:
     """The pools. Owned by the loop's thread."""
 
-    def __init__(self, *, threads: int = 8, slow_threads: int = 4) -> None:
-        self._quick = ThreadPoolExecutor(threads, "strandline-serve")
-        self._slow = ThreadPoolExecutor(slow_threads, "strandline-serve-slow")
-        self._threads = threads
-        self._at_work = 0
+    def __init__(
+        self,
+        *,
+        threads: int = 8,
+        slow_threads: int = 4,
+        lake_threads: int = 16,
+        spares: int = 16,
+        has_remote_lake: bool = False,
+    ) -> None:
+        subjects = RemoteSubjects()
+        self._subjects = subjects
+        self._lake = WorkerPool(LAKE, lake_threads, subjects=subjects)
+        local = partial(WorkerPool, spares=spares, subjects=subjects, redirect=self._redirect)
+        self._quick = local("strandline-serve", threads)
+        self._slow = local("strandline-serve-slow", slow_threads)
+        self._queries = self._lake if has_remote_lake else self._slow
 
     @property
     def busy(self) -> float:
         """How much work there is for each of the quick threads, 1 when all have some."""
-        return min(1.0, self._at_work / self._threads)
+        return min(1.0, self._quick.load)
 
     async def run(
         self, work: Callable[Taken, Given], *args: Taken.args, **kwargs: Taken.kwargs
     ) -> Given:
         """The result of work that takes moments."""
-        loop = asyncio.get_running_loop()
-        self._at_work += 1
-        try:
-            return await loop.run_in_executor(self._quick, functools.partial(work, *args, **kwargs))
-        finally:
-            self._at_work -= 1
+        found: Given = await self._result(self._quick, Task(partial(work, *args, **kwargs)))
+        return found
 
     async def slow(
         self, work: Callable[Taken, Given], *args: Taken.args, **kwargs: Taken.kwargs
     ) -> Given:
         """The result of work that may take long."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._slow, functools.partial(work, *args, **kwargs))
+        found: Given = await self._result(self._slow, Task(partial(work, *args, **kwargs)))
+        return found
+
+    async def lake(
+        self, work: Callable[Taken, Given], *args: Taken.args, **kwargs: Taken.kwargs
+    ) -> Given:
+        """The result of work that waits for the lake."""
+        found: Given = await self._result(self._lake, Task(partial(work, *args, **kwargs)))
+        return found
+
+    async def query(
+        self, work: Callable[Taken, Given], *args: Taken.args, **kwargs: Taken.kwargs
+    ) -> Given:
+        """The result of a query, or of a part of its rows."""
+        found: Given = await self._result(self._queries, Task(partial(work, *args, **kwargs)))
+        return found
+
+    async def run_view(
+        self, topic: str, work: Callable[Taken, Given], *args: Taken.args, **kwargs: Taken.kwargs
+    ) -> Given:
+        """As ``run``, for work on a view or a group of a topic."""
+        found: Given = await self._result(self._quick, Task(partial(work, *args, **kwargs), topic))
+        return found
+
+    async def slow_view(
+        self, topic: str, work: Callable[Taken, Given], *args: Taken.args, **kwargs: Taken.kwargs
+    ) -> Given:
+        """As ``slow``, for work on a view of a topic."""
+        found: Given = await self._result(self._slow, Task(partial(work, *args, **kwargs), topic))
+        return found
 
     def close(self) -> None:
         """Let what runs end; nothing new is taken."""
-        self._quick.shutdown(wait=True, cancel_futures=True)
-        self._slow.shutdown(wait=True, cancel_futures=True)
+        for pool in (self._quick, self._slow, self._lake):
+            pool.close()
+
+    async def _result(self, pool: WorkerPool, task: Task) -> Any:
+        pool.submit(task)
+        return await asyncio.wrap_future(task.future)
+
+    def _redirect(self, task: Task) -> bool:
+        """Let the lake's pool have a task whose topic waits for the lake; False when it stays."""
+        if task.subject not in self._subjects:
+            return False
+        self._lake.submit(task)
+        return True

@@ -119,10 +119,10 @@ async def read(call: Call) -> Answer:
         while not patience.is_alone:
             patience.clear()
             head = topic.head_seq
-            found = await bridge.run(group.read, member, count, 0.0)
+            found = await bridge.run_view(topic.name, group.read, member, count, 0.0)
             if found or not patience.left_s:
                 break
-            due_s = await bridge.run(group.due_s)
+            due_s = await bridge.run_view(topic.name, group.due_s)
             await patience.something_new(topic, head, max(NAP_S_MIN, due_s))
     return Answer(wire.Deliveries(deliveries=[_delivery(each) for each in found]))
 
@@ -188,7 +188,7 @@ async def state(call: Call) -> Answer:
 
 async def _ask(call: Call, work: Callable[[Group], Given]) -> Given:
     """What work says of the group of the path, open or not."""
-    return await call.parts.bridge.run(lambda: work(_find(call)))
+    return await call.parts.bridge.run_view(call.path["topic"], lambda: work(_find(call)))
 
 
 def _find(call: Call) -> Group:

@@ -32,7 +32,7 @@ async def wait(call: Call) -> Answer:
     with Patience(call, min(asked.wait_ms, WAIT_MS_MAX) / 1000) as patience:
         while True:
             head = topic.head_seq
-            entry = await parts.bridge.run(kv.entry, key)
+            entry = await parts.bridge.run_view(kv.name, kv.entry, key)
             if entry is not None and entry.version > asked.after:
                 return Answer(told.found(entry))
             if not patience.left_s:
@@ -48,13 +48,15 @@ async def changes(call: Call) -> Answer:
     prefix = found_key("prefix", asked.prefix, asked.prefix_base64)
     kv = await find_view(call, find_kv)
     topic = parts.store.existing_topic(kv.name)
-    watcher = await parts.bridge.run(partial(kv.watcher, key, prefix=prefix, after=asked.after))
+    watcher = await parts.bridge.run_view(
+        kv.name, kv.watcher, key, prefix=prefix, after=asked.after
+    )
     with Patience(call, min(asked.wait_ms, WAIT_MS_MAX) / 1000) as patience:
-        found = await parts.bridge.run(watcher.look)
+        found = await parts.bridge.run_view(kv.name, watcher.look)
         while not found and patience.left_s:
             if watcher.caught_up:
                 await patience.something_new(topic, watcher.position)
-            found = await parts.bridge.run(watcher.look)
+            found = await parts.bridge.run_view(kv.name, watcher.look)
     listed = [told.change(each) for each in found]
     return Answer(wire.Changed(changes=listed, next_after=watcher.position))
 
@@ -65,14 +67,14 @@ async def watch(call: Call) -> EventStream:
     prefix = found_key("prefix", asked.prefix or UNSET, asked.prefix_base64 or UNSET)
     after = _resumed(call, asked.after)
     kv = await find_view(call, find_kv)
-    watcher = await call.parts.bridge.run(partial(kv.watcher, key, prefix=prefix, after=after))
+    watcher = await call.parts.bridge.run_view(kv.name, kv.watcher, key, prefix=prefix, after=after)
     return EventStream(call, _changes(call, kv, watcher))
 
 
 async def _changes(call: Call, kv: Kv, watcher: Watcher) -> AsyncIterator[bytes | None]:
     topic = call.parts.store.existing_topic(kv.name)
     while True:
-        changes = await call.parts.bridge.run(watcher.look)
+        changes = await call.parts.bridge.run_view(kv.name, watcher.look)
         for each in changes:
             yield frame("change", told.change(each), str(each.version))
         if not changes:

@@ -30,7 +30,8 @@ async def ask(
 ) -> Given:
     """What work says that is done with the view of the path's topic; it takes moments."""
     parts = call.parts
-    return await parts.bridge.run(_asked, parts.store, call.path["topic"], find, work)
+    name = call.path["topic"]
+    return await parts.bridge.run_view(name, _asked, parts.store, name, find, work)
 
 
 async def ask_slowly(
@@ -38,7 +39,8 @@ async def ask_slowly(
 ) -> Given:
     """The same of work that may take long."""
     parts = call.parts
-    return await parts.bridge.slow(_asked, parts.store, call.path["topic"], find, work)
+    name = call.path["topic"]
+    return await parts.bridge.slow_view(name, _asked, parts.store, name, find, work)
 
 
 async def write(
@@ -57,7 +59,7 @@ def check_room(call: Call) -> None:
 
 async def find_view(call: Call, find: Callable[[Store, str], View]) -> View:
     """The view of the path's topic itself."""
-    return await call.parts.bridge.run(find, call.parts.store, call.path["topic"])
+    return await ask(call, find, lambda view: view)
 
 
 def find_kv(store: Store, name: str) -> Kv:

@@ -43,10 +43,10 @@ async def claim(call: Call) -> Answer:
     asked: wire.Claim = call.body
     queue = await find_view(call, find_queue)
     wanted = working.Wanted.of(call, asked.node, asked.max, asked.lease_ms)
-    jobs = await call.parts.bridge.run(wanted.claim, queue)
+    jobs = await call.parts.bridge.run_view(queue.name, wanted.claim, queue)
     if not jobs and asked.wait_ms > 0:
         jobs = await _claim_in_line(call, queue, wanted, min(asked.wait_ms, WAIT_MS_MAX) / 1000)
-    ready = (await call.parts.bridge.run(queue.statistics)).ready
+    ready = (await call.parts.bridge.run_view(queue.name, queue.statistics)).ready
     told = [jobs_told.claimed_job(job, micros=asked.include_micros) for job in jobs]
     done = wire.Claimed(topic=queue.name, claimed=told, count=len(told), ready=ready)
     return Answer(done)
@@ -217,10 +217,10 @@ async def _first_jobs(
     while patience.left_s:
         patience.clear()
         head = topic.head_seq
-        jobs = await bridge.run(wanted.claim, queue)
+        jobs = await bridge.run_view(queue.name, wanted.claim, queue)
         if jobs:
             return jobs
-        due_s = await bridge.run(queue.due_s)
+        due_s = await bridge.run_view(queue.name, queue.due_s)
         most_s = None if due_s is None else max(working.NAP_S_MIN, due_s)
         await patience.something_new(topic, head, most_s)
     return []

@@ -1,12 +1,13 @@
 """Reads topics for the wire: pages by cursor, with long polls, and single records.
 
-A read of what is near (memory, log) and one of history (segments, lake) run in different pools:
-history never holds up what is live. Who names several nodes is spared the records of all of them;
+Reads of memory and log, of local segments, and of the lake run in three different pools: history
+never holds up what is live. Who names several nodes is spared the records of all of them;
 the store knows one, so the others are left out here, and pages go on until one has something.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 import msgspec
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.record import Record
+from strandline.server.bridge import Bridge
 from strandline.server.handles import topic_of, touch
 from strandline.server.parts import Parts
 from strandline.topic.page import Page
@@ -103,8 +105,14 @@ def arrow_of(name: str, found: Found, diff: Diff) -> tuple[pa.Table, dict[str, o
 
 async def _read(parts: Parts, topic: Topic, diff: Diff, after: int) -> Found:
     limit = min(diff.limit or LIMIT, parts.settings.limits.page_records_max)
-    work = parts.bridge.run if topic.is_near(after) else parts.bridge.slow
-    return await work(_gather, topic, diff, after, limit)
+    return await _pool(parts.bridge, topic, after)(_gather, topic, diff, after, limit)
+
+
+def _pool(bridge: Bridge, topic: Topic, after: int) -> Callable[..., Awaitable[Found]]:
+    """The pool for a read of what follows a cursor, by where that is."""
+    if topic.is_near(after):
+        return bridge.run
+    return bridge.slow if topic.is_local(after) else bridge.lake
 
 
 def _gather(topic: Topic, diff: Diff, after: int, limit: int) -> Found:

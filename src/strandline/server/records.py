@@ -59,7 +59,9 @@ async def delete_records(call: Call) -> Answer:
     parts = call.parts
     topic = topic_of(parts, call.path["topic"])
     match = _match(call.body.match)
-    done = await parts.bridge.slow(topic.delete, before=call.body.before_seq, match=match)
+    # Only a search for tags looks into the lake; a floor alone is a number.
+    pool = parts.bridge.slow if match is None or topic.is_local() else parts.bridge.lake
+    done = await pool(topic.delete, before=call.body.before_seq, match=match)
     numbers = await parts.bridge.run(topic.statistics)
     return Answer(
         wire.DeletionAnswer(
@@ -100,7 +102,9 @@ async def pick(call: Call) -> Answer:
     topic = topic_of(call.parts, call.path["topic"])
     touch(call.parts, topic.name)
     body = call.body
-    page = await call.parts.bridge.slow(topic.pick, body.seqs)
+    bridge = call.parts.bridge
+    pool = bridge.slow if topic.is_local(min(body.seqs, default=1) - 1) else bridge.lake
+    page = await pool(topic.pick, body.seqs)
     records = told_page(
         page.records, Shown(body.include_tags, body.include_meta, True, body.include_micros)
     )

@@ -26,6 +26,8 @@ import uvloop
 from strandline.env import listening
 from strandline.env.clock import Clock, SystemClock
 from strandline.env.disk import Disk
+from strandline.env.folder import FolderObjects
+from strandline.env.objects import Objects
 from strandline.errors import Invalid, Unavailable
 from strandline.pipelines.schedule.schedule import Schedule
 from strandline.server import binding, pipelines, tls
@@ -54,6 +56,7 @@ class Serving:
         *,
         clock: Clock | None = None,
         disk: Disk | None = None,
+        objects: Objects | None = None,
         on_bound: Callable[[Serving], None] = lambda _: None,
         on_ready: Callable[[Serving], None] = lambda _: None,
     ) -> None:
@@ -65,6 +68,7 @@ class Serving:
         """The network side, once it is bound."""
         self._clock = clock or SystemClock()
         self._disk = disk
+        self._objects = objects
         self._context = tls.make_context(settings.tls)
         self._schedule = Schedule(  # before anything is bound: a bad declaration is told at once
             settings.data,
@@ -151,6 +155,7 @@ class Serving:
             settings=self.settings.store,
             disk=self._disk,
             clock=self._clock,
+            objects=self._objects,
             progress=door.opening.tell,
         )
 
@@ -158,7 +163,7 @@ class Serving:
         learn()
         settings, clock = self.settings, self._clock
         auth = Auth(store=store, settings=settings, clock=clock)
-        bridge = Bridge()
+        bridge = Bridge(has_remote_lake=not isinstance(store.lake_objects, FolderObjects))
         hub = Hub(store=store, settings=settings, clock=clock, bridge=bridge)
         auth.on_revoked(hub.close_streams_of)
         return Parts(

@@ -53,7 +53,7 @@ async def command(call: Call) -> Response:
     if any(need.action == "write" for need in needs):
         check_room(call)
     try:
-        result = await call.parts.bridge.slow(call.parts.store.run, text)
+        result = await call.parts.bridge.query(call.parts.store.run, text)
     except StrandlineError as error:
         if isinstance(parsed, Batch):
             await _put_on_record(call, *parsed.commands[: len(error.results)])
@@ -86,7 +86,7 @@ async def sql(call: Call) -> Response:
             return await streamed(call, _arrow(stream), ARROW)
         return await streamed(call, formats.error_told(_lines(stream)), NDJSON)
     ask = partial(questions.sql, text, as_of=as_of, params=params, store=sight)
-    return await _answer(call, await call.parts.bridge.slow(ask))
+    return await _answer(call, await call.parts.bridge.query(ask))
 
 
 async def remembered(call: Call) -> Answer:
@@ -118,11 +118,11 @@ async def follow(call: Call) -> EventStream:
 
 
 async def _changes(call: Call, alias: str, after: str) -> AsyncIterator[bytes | None]:
-    remembered, slow = call.parts.store.questions.remembered, call.parts.bridge.slow
+    remembered, query = call.parts.store.questions.remembered, call.parts.bridge.query
     look = remembered.following(alias, after)
     while True:
-        heads = await slow(remembered.heads, alias)
-        change = await slow(look)
+        heads = await query(remembered.heads, alias)
+        change = await query(look)
         yield None if change is None else frame("change", _change(change), change.cursor)
         if change is None:
             event, head = next(iter(heads.items()))

@@ -76,7 +76,7 @@ async def delete(call: Call) -> Answer:
     if asked.where is not None or asked.context is not None:
         if asked.condition is not UNSET:
             raise Invalid("say where and context, or a condition")
-        done = await call.parts.bridge.slow(store.run, _command(name, asked))
+        done = await call.parts.bridge.query(store.run, _command(name, asked))
         return Answer(wire.RowsDeleted(deleted=done.rows()[0]["deleted"]))
     where = _condition(asked.condition)
     if where is None and not asked.all:

@@ -34,7 +34,7 @@ async def make(call: Call) -> Answer:
         options = _config(store, topic, kind) or {}
         return wire.Opened(topic=topic, kind=kind, created=before is None, options=options)
 
-    made = await call.parts.bridge.run(work, call.parts.store)
+    made = await call.parts.bridge.run_view(topic, work, call.parts.store)
     return Answer(made, status=201 if made.created else 200)
 
 
@@ -51,20 +51,20 @@ async def alter(call: Call) -> Answer:
     asked: wire.AlterView = call.body
     topic, kind = call.path["topic"], _kind(call)
     change = partial(call.parts.store.views.alter, kind, topic, **asked.options)
-    await call.parts.bridge.slow(change)
+    await call.parts.bridge.slow_view(topic, change)
     options = _config(call.parts.store, topic, kind) or {}
     return Answer(wire.View(topic=topic, kind=kind, options=options))
 
 
 async def rebuild(call: Call) -> Answer:
     topic, kind = call.path["topic"], _kind(call)
-    await call.parts.bridge.slow(call.parts.store.rebuild, kind, topic)
+    await call.parts.bridge.slow_view(topic, call.parts.store.rebuild, kind, topic)
     return Answer(wire.Rebuilt(topic=topic, kind=kind))
 
 
 async def digest(call: Call) -> Answer:
     topic, kind = call.path["topic"], _kind(call)
-    found = await call.parts.bridge.slow(call.parts.store.views.digest, kind, topic)
+    found = await call.parts.bridge.slow_view(topic, call.parts.store.views.digest, kind, topic)
     return Answer(wire.Digest(topic=topic, kind=kind, digest=found))
 
 

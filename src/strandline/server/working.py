@@ -92,11 +92,15 @@ class Worker:
             if self._claiming.exception() is None:
                 self._held += self._claiming.result()
         if self._held:
-            await self._call.parts.bridge.run(self._queue.nack_many, self._held)
+            await self._call.parts.bridge.run_view(
+                self._queue.name, self._queue.nack_many, self._held
+            )
 
     async def _forget_done(self) -> None:
         if self._held:
-            still = await self._call.parts.bridge.run(self._queue.in_hand, self._held)
+            still = await self._call.parts.bridge.run_view(
+                self._queue.name, self._queue.in_hand, self._held
+            )
             self._held = [job for job, held in zip(self._held, still, strict=True) if held]
 
     async def _claim(self) -> list[Job]:
@@ -105,12 +109,14 @@ class Worker:
             return []
         wanted = self._wanted._replace(jobs_max=room)
         bridge = self._call.parts.bridge
-        self._claiming = asyncio.ensure_future(bridge.run(wanted.claim, self._queue))
+        self._claiming = asyncio.ensure_future(
+            bridge.run_view(self._queue.name, wanted.claim, self._queue)
+        )
         jobs = await asyncio.shield(self._claiming)
         self._claiming = None
         self._held += jobs
         return jobs
 
     async def _nap_s(self) -> float:
-        due_s = await self._call.parts.bridge.run(self._queue.due_s)
+        due_s = await self._call.parts.bridge.run_view(self._queue.name, self._queue.due_s)
         return RECHECK_S if due_s is None else max(NAP_S_MIN, min(RECHECK_S, due_s))

@@ -122,9 +122,9 @@ class Topic:
         """Whether what follows a cursor is in memory or the log: a read of it takes moments."""
         return after + 1 >= self._state.near_seq
 
-    def is_local(self, after: int) -> bool:
+    def is_local(self, after: int = 0) -> bool:
         """Whether what follows a cursor is on this machine, and not in the lake alone."""
-        return after + 1 >= self._state.hot_seq
+        return max(after + 1, self._state.floor) >= self._state.hot_seq
 
     def gaps_below(self, seq: int) -> list[tuple[int, int]]:
         """First and last seqs of records that were lost before a seq."""

@@ -27,6 +27,7 @@ import msgspec
 from strandline.env.direct_file import DIRECT_BLOCK
 from strandline.env.disk import Buffer, Disk, ReadFile
 from strandline.env.objects import Objects
+from strandline.env.remote_wait import remote_wait
 from strandline.errors import Closed, Unavailable
 from strandline.reservoir.cache import downloads
 from strandline.reservoir.cache.downloads import RangeFile
@@ -276,7 +277,9 @@ class Cache:
             return fits and self._downloading < self._downloads_max
 
         with self._state:
-            self._state.wait_for(may_begin)
+            if not may_begin():
+                with remote_wait():
+                    self._state.wait_for(may_begin)
             self._check_open()
             room = self._reserve(size)
             room.downloads = 1

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from strandline.env.remote_wait import remote_wait
 from strandline.errors import StrandlineError
 
 Answer = TypeVar("Answer")
@@ -40,7 +41,8 @@ class Flights(Generic[Answer]):
                 flight.joined += 1
             if flight is mine:
                 return self._lead(number, mine, work)
-            flight.landed.wait()
+            with remote_wait():
+                flight.landed.wait()
             if flight.error is not None:
                 raise flight.error
             if flight.answer is not None:

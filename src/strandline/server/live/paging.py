@@ -36,7 +36,7 @@ async def read(feed: Feed, bridge: Bridge) -> Told:
     if channel.wish.is_strong:
         await secure(channel, bridge)
     topic, after = channel.topic, feed.cursor
-    run = bridge.run if topic.is_local(after) else bridge.slow
+    run = bridge.run if topic.is_local(after) else bridge.lake
     return await run(_read, channel, after, feed.epoch, channel.reach, is_new=feed.is_new)
 
 
