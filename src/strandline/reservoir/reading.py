@@ -5,11 +5,13 @@ folder of this machine; otherwise by a request for its range, or for a stretch (
 when the reservoir is open for reading only. Bytes that fail the page's checksum are never given.
 They are read again, each step further from what may be damaged:
 
-    1. a local copy is given up, and the page read from a new one: a download, in a cache
-    2. the range is asked of the object store itself
-    3. ``Corrupt``, with the page, the object and the offset
+    1. in a cache, a copy that has been repaired before is given up, and the page read from a new
+       download; another local file is opened again
+    2. the page is requested from the object store itself, and the copy in the cache repaired
+    3. ``Corrupt``, with the page, the object and the offset; the copy stays, for its other pages
 
-A page that is good in a file that is not is given: its own checksum vouches for it. Errors of the
+A page that is good in a file that is not is given: its own checksum vouches for it. Many who meet
+the same bad page of a cache wait for one request. Errors of the
 object store pass through, but for an object that is gone, which is ``Corrupt``: some checkpoint
 says that it is there.
 """
@@ -27,6 +29,7 @@ from strandline.errors import Corrupt, NotFound
 from strandline.reservoir import keys
 from strandline.reservoir.cache.cache import Cache
 from strandline.reservoir.cache.downloads import RangeFile
+from strandline.reservoir.cache.flights import Flights
 from strandline.reservoir.cache.open_files import DESCRIPTORS_MAX, LocalFile, OpenFiles
 from strandline.reservoir.codec import page_checksum
 from strandline.reservoir.files import FileRef
@@ -56,7 +59,9 @@ class PageReader:
     ) -> None:
         """``whole``: most of it is going to be read, and pages are worth a stretch of a file."""
         self._objects = objects
+        self._cache = cache
         self._files: Files = _files_of(objects, whole=whole) if cache is None else cache
+        self._repairs: Flights[bytes] = Flights()
         self._open_file = self._files.open  # on the way of every read
 
     def read(self, page_id: int, place: Place, file: FileRef) -> bytes:
@@ -114,23 +119,46 @@ class PageReader:
             return RangeFile(self._objects, file)
 
     def _read_again(self, page_id: int, place: Place, file: FileRef, bad: ReadFile | None) -> bytes:
-        again: ReadFile | None = None
         try:
-            if bad is not None and not isinstance(bad, RangeFile):
-                self._files.evict(file.file_id, bad)
-                again = self._open(file)
-                data = _pread(again, place)
-                if page_checksum(data, page_id, place.file_id) == place.checksum:
-                    return data
-            data = RangeFile(self._objects, file).pread(place.size, place.offset)
+            if bad is None or isinstance(bad, RangeFile):
+                return self._request(page_id, place, file)
+            if self._cache is None:
+                data = self._reopened(file, bad).pread(place.size, place.offset)
+                is_right = page_checksum(data, page_id, place.file_id) == place.checksum
+                return data if is_right else self._request(page_id, place, file)
+            cache, number = self._cache, place.file_id << 64 | page_id
+            return self._repairs.join(
+                number, lambda: self._repaired(cache, page_id, place, file, bad)
+            )
         except NotFound as error:
             raise self._gone(page_id, place) from error
+
+    def _repaired(
+        self, cache: Cache, page_id: int, place: Place, file: FileRef, copy: ReadFile
+    ) -> bytes:
+        """The page, which is good in the copy afterwards if that can be."""
+        data = _pread(copy, place)
+        if page_checksum(data, page_id, place.file_id) == place.checksum:
+            return data  # another reader was first
+        if not cache.is_repairable(file.file_id, copy):
+            copy = self._reopened(file, copy)
+            data = _pread(copy, place)
+            if page_checksum(data, page_id, place.file_id) == place.checksum:
+                return data
+        data = self._request(page_id, place, file)
+        cache.repair(file.file_id, copy, place.offset, data)
+        return data
+
+    def _reopened(self, file: FileRef, bad: ReadFile) -> ReadFile:
+        self._files.evict(file.file_id, bad)
+        return self._open(file)
+
+    def _request(self, page_id: int, place: Place, file: FileRef) -> bytes:
+        data = RangeFile(self._objects, file).pread(place.size, place.offset)
         if page_checksum(data, page_id, place.file_id) != place.checksum:
             raise Corrupt(
                 f"page {page_id} fails its checksum", path=self._path(place), offset=place.offset
             )
-        if again is not None:  # the local disk gives back other bytes than it was given
-            self._files.evict(file.file_id, again)
         return data
 
     def _gone(self, page_id: int, place: Place) -> Corrupt:

@@ -4,13 +4,15 @@ Whoever opens a file that is not there waits until all of it is, and many who wa
 wait for one download. A download waits for its turn, then for room, and other files are given up
 for it (``eviction.py``): bytes there and bytes on their way are together never more than
 ``bytes_max``. What cannot be kept is read from the object store, a range at a time: a file larger
-than the cache, one whose object fails its CRC-64 twice, any file while the local disk fails. The
-local disk can therefore make reads slow, never wrong, and never impossible.
+than the cache, one whose object is cut short, any file while the local disk fails. The local disk
+can therefore make reads slow, never wrong, and never impossible.
 
 What lies in the folder is not trusted, neither at opening nor later: whoever reads a page checks
-it, and says so with ``evict`` when it is wrong (``reading.py``). So nothing here is synced, and the
-folder may be deleted whenever no process uses it (``shelf.py``). Files are read and written past
-the page cache, where their bytes would take memory that nothing here counts.
+it (``reading.py``). The first bad page of a copy is fetched by itself and written again with
+``repair``; a copy with another bad page is given up with ``evict``, and all of it fetched.
+So nothing here is synced, and the folder may be deleted whenever no process uses it (``shelf.py``).
+Files are read and written past the page cache, where their bytes would take memory that nothing
+here counts.
 
 A file that is given up is unlinked. Who has it open reads on; its blocks are free when the last
 reader is done, which is the time of one read.
@@ -42,6 +44,9 @@ FULL_PERCENT = 80
 """Above this share of its bytes a cache gives up files before anybody needs their room."""
 
 AVOIDED_MAX = 1024
+REPAIRS_MAX = 1
+"""Pages of a copy that are fetched by themselves. A disk that lost one page by accident keeps its
+file; after a power loss, when all pages may be wrong, they are not fetched one by one."""
 
 
 class CacheStatistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,12 +59,12 @@ class CacheStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Opens that found the file. Threads that count at once may lose a few."""
     misses: int
     downloads: int
-    """Whole files asked of the object store, those that came damaged included."""
+    """Whole files requested from the object store, those that came damaged included."""
     bytes_downloaded: int
     evictions: int
     """Files given up for the room of others."""
     healed: int
-    """Files given up because a page in them was bad."""
+    """Copies with a bad page that were repaired or given up."""
     bypassed: int
     """Opens that gave a file that stays in the object store."""
     failures: int
@@ -71,8 +76,8 @@ class Cache:
 
     A hit takes no lock. ``_state`` guards everything else; the lock of ``OpenFiles`` may be taken
     inside it and is the last, that of ``Flights`` is held with no other. Downloads and the writing
-    of files hold none; opening, naming and unlinking a file are done inside ``_state``, so that
-    index and folder say the same.
+    of files hold none; opening, naming, repairing and unlinking a file are done inside ``_state``,
+    so that index and folder say the same.
     """
 
     def __init__(
@@ -194,6 +199,27 @@ class Cache:
                 self._open_files.let_go(found)
                 self._avoid(file_id)
             return True
+
+    def is_repairable(self, file_id: int, bad: ReadFile) -> bool:
+        """Whether this copy, in which a page is bad, is worth a repair."""
+        with self._state:
+            found = self._files.get(file_id)
+            return found is not None and found.opened is bad and found.repairs < REPAIRS_MAX
+
+    def repair(self, file_id: int, bad: ReadFile, offset: int, data: bytes) -> None:
+        """Write a page again that is bad in this copy; give the copy up when that fails."""
+        with self._state:
+            self._check_open()
+            found = self._files.get(file_id)
+            if found is None or found.opened is not bad:
+                return
+            found.repairs += 1
+            try:
+                self._shelf.repair(file_id, offset, data)
+                self._count.healed += 1
+            except OSError:
+                self._count.failures += 1
+                self.evict(file_id, bad)
 
     def run_once(self) -> bool:
         """Give up one file when the cache is nearly full; tells whether it did."""
@@ -318,16 +344,17 @@ class Cache:
             return self._shelf.begin(file.file_id, file.size)
 
     def _download(self, file: FileRef) -> bytes | None:
-        data = None
-        for size, data in downloads.tries(self._objects, file):
+        data = b""
+        for data, is_right in downloads.tries(self._objects, file):
             with self._state:
                 self._count.downloads += 1
-                self._count.bytes_downloaded += size
-                self._count.failures += data is None
-        if data is None:
-            with self._state:
-                self._avoid(file.file_id)
-        return data
+                self._count.bytes_downloaded += len(data)
+                self._count.failures += not is_right
+        if len(data) == file.size:
+            return data
+        with self._state:
+            self._avoid(file.file_id)
+        return None
 
     def _install(self, file: FileRef, part: Part, room: _Room, weight: int) -> ReadFile:
         with self._state:

@@ -1,7 +1,8 @@
-"""Files out of the object store: whole and checked, or a range at a time.
+"""Files out of the object store: whole, or a range at a time.
 
-A file is the first bytes of its object. What arrives is not trusted: a whole file must have its
-CRC-64, and is asked for once more when it has not, because a bit may have flipped on the way.
+A file is the first bytes of its object. One that is cut short is requested once more, because it
+may have been cut on the way. A whole file that fails its CRC-64 is not: its reader checks each page
+(``reading.py``), and requests the bad ones again, which are few as a rule.
 """
 
 from __future__ import annotations
@@ -16,14 +17,13 @@ from strandline.reservoir.files import FileRef
 TRIES_MAX = 2
 
 
-def tries(objects: Objects, file: FileRef) -> Iterator[tuple[int, bytes | None]]:
-    """Downloads of a whole file: how many bytes came, and these if they are right. One good
-    download is the last."""
+def tries(objects: Objects, file: FileRef) -> Iterator[tuple[bytes, bool]]:
+    """Downloads of a whole file, and whether each is what was stored. One of the right size is the
+    last."""
     for _ in range(TRIES_MAX):
         data = _prefix(objects, file)
-        right = len(data) == file.size and codec.crc64(data) == file.crc64
-        yield len(data), data if right else None
-        if right:
+        yield data, len(data) == file.size and codec.crc64(data) == file.crc64
+        if len(data) == file.size:
             return
 
 

@@ -20,7 +20,17 @@ DESCRIPTORS_MAX = 256
 class LocalFile:
     """A file of the local disk: where it is, how it was used, and whether it is open."""
 
-    __slots__ = ("file_id", "opened", "path", "size", "used", "uses", "uses_weighed", "weight")
+    __slots__ = (
+        "file_id",
+        "opened",
+        "path",
+        "repairs",
+        "size",
+        "used",
+        "uses",
+        "uses_weighed",
+        "weight",
+    )
 
     def __init__(self, file_id: int, path: str, size: int, *, weight: int, used: int) -> None:
         self.file_id = file_id
@@ -32,6 +42,8 @@ class LocalFile:
         self.uses = 0
         self.uses_weighed = 0
         """So many of its uses are in its weight already."""
+        self.repairs = 0
+        """Pages that were bad in it and written again."""
         self.opened: ReadFile | None = None
 
 

@@ -69,6 +69,10 @@ class Shelf:
             raise
         return Part(self._disk, aside, self.path(file_id), self._parts, direct=self._direct)
 
+    def repair(self, file_id: int, offset: int, data: Buffer) -> None:
+        """Write bytes of a whole file again."""
+        _write(self._disk, self.path(file_id), offset, [data], direct=self._direct)
+
     def remove(self, file_id: int) -> None:
         self._disk.remove(self.path(file_id))
 
@@ -106,14 +110,7 @@ class Part:
 
     def write(self, buffers: Sequence[Buffer]) -> None:
         """All bytes of the file."""
-        if self._direct:
-            self._disk.write_direct(self._aside, 0, buffers)
-            return
-        file = self._disk.open_log(self._aside)
-        try:
-            file.write(0, buffers)
-        finally:
-            file.close()
+        _write(self._disk, self._aside, 0, buffers, direct=self._direct)
 
     def keep(self) -> None:
         """Give it its name, in place of what has it."""
@@ -126,6 +123,17 @@ class Part:
             self._parts.discard(self._aside)
             with contextlib.suppress(OSError):  # what stays is removed at the next opening
                 self._disk.remove(self._aside)
+
+
+def _write(disk: Disk, path: str, offset: int, buffers: Sequence[Buffer], *, direct: bool) -> None:
+    if direct:
+        disk.write_direct(path, offset, buffers)
+        return
+    file = disk.open_log(path)
+    try:
+        file.write(offset, buffers)
+    finally:
+        file.close()
 
 
 def _lock(folder: str, disk: Disk) -> Lock:
