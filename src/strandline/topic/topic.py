@@ -100,6 +100,11 @@ class Topic:
         return self._state.head_seq
 
     @property
+    def earliest_seq(self) -> int:
+        """The first live seq when retention was last applied, one above the head if none is."""
+        return self._state.earliest_seq
+
+    @property
     def epoch(self) -> int:
         """Changes when a cursor could lie: the topic was made anew, or lost its tail."""
         return self._state.epoch
@@ -196,10 +201,9 @@ class Topic:
     ) -> Appended:
         """Append the rows of an Arrow batch: column data, and if present key, tag, node, meta."""
         check_expected_head(expected_head)
-        placed = self.place_arrow(
+        return self.place_arrow(
             batch, expected_head=expected_head, idempotency_key=idempotency_key
-        )
-        return placed.wait()
+        ).wait()
 
     def check_arrow(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Raise what ``append_arrow`` would say about these rows; nothing is appended."""
@@ -353,20 +357,17 @@ class Topic:
         """As ``read``, with jobs that have ended and are still in the log: for routers."""
         return self._read(after, limit, None, size_max, None, with_ended=True)
 
-    def read_as_it_stands(
-        self, after: int, limit: int, *, node: str | None, size_max: int, epoch: int | None = None
-    ) -> Page:
+    def read_as_it_stands(self, after: int, limit: int, *, node: str | None, size_max: int) -> Page:
         """As ``read`` for who was just told of news: without a lock, so without new evictions."""
         self._alive()
-        skip_node = node if self._state.config.dedupe_node else None
         return read_page(
             self._state,
             self._reader,
             after=after,
             limit=limit,
             size_max=size_max,
-            skip_node=skip_node,
-            epoch=epoch,
+            skip_node=node if self._state.config.dedupe_node else None,
+            epoch=None,
         )
 
     def pick(self, seqs: Sequence[int]) -> Page:

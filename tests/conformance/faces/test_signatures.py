@@ -88,6 +88,7 @@ MISSING = {
         **dict.fromkeys(["place_many", "place_arrow", "settle", "secure", "let_go"], INSIDE),
         **dict.fromkeys(["check_arrow", "snapshot", "scan", "enforce_retention"], INSIDE),
         **dict.fromkeys(["is_gone", "is_local", "is_near", "read_as_it_stands", "tap"], INSIDE),
+        "earliest_seq": "statistics() has it",
     },
     Kv: dict.fromkeys(["maintain", "commit", "watcher"], INSIDE),
     Queue: dict.fromkeys(["maintain", "calling", "due_s", "held", "in_hand"], INSIDE),

@@ -48,9 +48,10 @@ def test_who_is_full_waits_and_ends_when_his_time_is_over(full_s, has_drained, v
 
 
 def test_the_notice_names_all_that_was_missed_and_nothing_else():
-    told = slow.skipped("news", after=7, head_seq=20)
+    told = slow.skipped("news", after=7, earliest_seq=5, head_seq=20)
 
     data = json.loads(told.wrapped("event").decode().partition("data: ")[2].splitlines()[0])
     assert (data["topic"], data["gap_from"], data["gap_to"]) == ("news", 8, 20)
     assert (data["reason"], data["head_seq"]) == ("from_seq_too_old", 20)
+    assert data["earliest_seq"] == 5
     assert told.cursor == 20

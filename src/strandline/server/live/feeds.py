@@ -175,7 +175,8 @@ class Channel:
         name = self.topic.name
         made: list[Frame] = []
         if page.tombstone is not None:
-            made.append(frames.tombstone(name, page.tombstone, head_seq=page.head_seq))
+            earliest_seq = self.topic.earliest_seq
+            made.append(frames.tombstone(name, page.tombstone, earliest_seq, page.head_seq))
             if page.tombstone.reason == "recreated":
                 after = 0
         rows = page.records

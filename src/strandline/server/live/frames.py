@@ -68,7 +68,7 @@ def records(
     return Frame("record", body, topic, following)
 
 
-def tombstone(topic: str, gap: Tombstone, *, head_seq: int) -> Frame:
+def tombstone(topic: str, gap: Tombstone, earliest_seq: int, head_seq: int) -> Frame:
     """Records were lost, and the reader goes on behind them."""
     body = {
         "topic": topic,
@@ -76,7 +76,7 @@ def tombstone(topic: str, gap: Tombstone, *, head_seq: int) -> Frame:
         "gap_from": gap.gap_from,
         "gap_to": gap.gap_to,
         "missed_estimate": gap.missed,
-        "earliest_seq": gap.gap_to + 1,
+        "earliest_seq": earliest_seq,
         "head_seq": head_seq,
     }
     # Of a topic that was made anew everything comes, so the cursor is at its beginning.

@@ -420,7 +420,8 @@ class Hub:
             is_late = full_s > self._live.grace_s and topic.head_seq > feed.cursor
             if is_late and slow.is_lossy(topic.config):
                 head_seq = topic.head_seq
-                stream.tell([slow.skipped(topic.name, feed.cursor, head_seq)])
+                lost = slow.skipped(topic.name, feed.cursor, topic.earliest_seq, head_seq)
+                stream.tell([lost])
                 feed.move(head_seq)
             self._catch_up(feed)
 

@@ -36,10 +36,10 @@ def is_lossy(config: TopicConfig) -> bool:
     return bool(config.durability == "ephemeral" or config.ttl_ms or capped)
 
 
-def skipped(topic: str, after: int, head_seq: int) -> Frame:
+def skipped(topic: str, after: int, earliest_seq: int, head_seq: int) -> Frame:
     """The notice of what a slow watcher of a lossy topic missed."""
     gap = Tombstone(gap_from=after + 1, gap_to=head_seq, reason=REASON)
-    return frames.tombstone(topic, gap, head_seq=head_seq)
+    return frames.tombstone(topic, gap, earliest_seq, head_seq)
 
 
 def farewell(full_s: float, topics: list[str]) -> Frame:
