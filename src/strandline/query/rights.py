@@ -16,12 +16,16 @@ alone:
 An admin may do all, whatever was granted. What a command needs:
 
     STORE                                       WRITE of its event
-    QUERY, REPLAY, EXPLAIN, PLOT, REMEMBER      READ of every event it names; of all events for a
+    QUERY, REPLAY, EXPLAIN, PLOT                READ of every event it names; of all events for a
                                                 REPLAY that names none
-    SHOW, FORGET                                READ of the events of what is remembered
+    SHOW                                        READ of the events of what is remembered
+    REMEMBER, FORGET                            READ and WRITE of these events
+    FLUSH                                       WRITE of all events
     DEFINE, DELETE and everything about users   admin; a user may see his own permissions
-    PING, FLUSH                                 nothing
+    PING                                        nothing
     BATCH                                       what its commands need
+
+A server asks for the same of its users (``server/naming.py``).
 """
 
 from __future__ import annotations
@@ -132,17 +136,25 @@ def _needs(
     user: str, command: Command, remembered: Callable[[str], commands.Query | None]
 ) -> Iterator[Need]:
     match command:
-        case commands.Ping() | commands.Flush():
+        case commands.Ping():
             return
+        case commands.Flush():
+            yield Need("FLUSH", "WRITE")
         case commands.StoreEvent(event=event):
             yield Need("STORE", "WRITE", event.text)
         case commands.Query() | commands.Replay() | commands.Plot():
             yield from _reads(command)
-        case commands.Explain(query=query) | commands.Remember(query=query):
+        case commands.Explain(query=query):
             yield from _reads(query)
-        case commands.Show(alias=alias) | commands.Forget(alias=alias):
+        case commands.Remember(query=query):
+            yield from _changes(query)
+        case commands.Show(alias=alias):
             kept = remembered(alias)
             yield from [Need("SHOW", "READ")] if kept is None else _reads(kept)
+        case commands.Forget(alias=alias):
+            kept = remembered(alias)
+            every = [Need("FORGET", "READ"), Need("FORGET", "WRITE")]
+            yield from every if kept is None else _changes(kept)
         case commands.Batch(commands=several):
             for each in several:
                 yield from _needs(user, each, remembered)
@@ -150,6 +162,13 @@ def _needs(
             return
         case _:
             yield Need(_TOLD.get(type(command), type(command).__name__))
+
+
+def _changes(query: commands.Query) -> Iterator[Need]:
+    """To keep the result of a query, or to drop it."""
+    for need in _reads(query):
+        yield need
+        yield Need("REMEMBER", "WRITE", need.event)
 
 
 def _reads(question: commands.Query | commands.Replay | commands.Plot) -> Iterator[Need]:

@@ -1,5 +1,8 @@
 """What a command or a SELECT needs to be allowed, found before anything runs.
 
+For users of the command language ``query/rights.py`` decides about commands, as in a store that is
+embedded. For tokens, and on a server that is open, these actions are needed:
+
     QUERY, REPLAY, EXPLAIN, PLOT        read of every event it names
     REPLAY without an event             read of every event there is
     REMEMBER                            the same, and create of remembered:<alias>
@@ -23,12 +26,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from strandline.errors import Forbidden, NotFound, UnknownTopic
+from strandline.errors import Forbidden, Invalid, NotFound, UnknownTopic
 from strandline.query import commands
 from strandline.query.commands import Command, Name
 from strandline.query.parsing import parse
 from strandline.query.problems import Mistake
 from strandline.query.remember.remembered import PREFIX
+from strandline.query.rights import ADMIN, checked_roles
 from strandline.query.sql.statement import Named, Statement
 from strandline.security.principal import Principal
 from strandline.security.rules import allowed
@@ -108,6 +112,13 @@ class Sight:
             case _:
                 yield EVERYTHING
 
+    def check_user(self, user: str, command: Command) -> None:
+        """Forbidden, unless the user may run a command: the rules of an embedded store."""
+        try:
+            self._store.questions.users.allows(user, command)
+        except NotFound as error:
+            raise NotFound("there is no remembered query of this name") from error
+
     def needs_of_alias(self, alias: str) -> Iterator[Needed]:
         """What is needed to see what is remembered. An alias that is not there is told plainly."""
         try:
@@ -181,6 +192,28 @@ def check(auth: Auth, who: Principal, needs: Iterable[Needed]) -> None:
             auth.authorise_everything(who)
         else:
             auth.authorise(who, need.action, need.topic)
+
+
+def check_first_user(command: Command) -> None:
+    """Invalid, if an open server would be closed to all by this command.
+
+    With its first user a server is no longer open. Unless that user is an admin, no key and no
+    token would then allow to make another.
+    """
+    several = command.commands if isinstance(command, commands.Batch) else (command,)
+    first = next((each for each in several if isinstance(each, commands.CreateUser)), None)
+    if first is not None and ADMIN not in checked_roles(first.roles):
+        raise Invalid(
+            "the first user of a server without tokens must be an admin, or nothing could be "
+            f"administered any more: CREATE USER {first.user} WITH ROLES [admin], or create a "
+            "token with scopes `all` first"
+        )
+
+
+def is_write(command: Command) -> bool:
+    """Whether a command appends events."""
+    several = command.commands if isinstance(command, commands.Batch) else (command,)
+    return any(isinstance(each, commands.StoreEvent) for each in several)
 
 
 def told_in_audit(command: Command) -> Iterator[dict[str, object]]:

@@ -48,9 +48,14 @@ async def command(call: Call) -> Response:
     parsed = await call.parts.bridge.run(parse, text)
     if wants_chart(call) and not isinstance(parsed, Plot):
         raise Invalid("only a PLOT gives a chart: accept JSON, NDJSON or Arrow")
-    needs = await _listed(call, sight.needs_of_command(parsed))
-    check(call.parts.auth, call.who, needs)
-    if any(need.action == "write" for need in needs):
+    if call.who.kind == "user":
+        await call.parts.bridge.run(sight.check_user, call.who.name, parsed)
+    else:
+        needs = await _listed(call, sight.needs_of_command(parsed))
+        check(call.parts.auth, call.who, needs)
+    if call.who.kind == "local":
+        naming.check_first_user(parsed)
+    if naming.is_write(parsed):
         check_room(call)
     try:
         result = await call.parts.bridge.query(call.parts.store.run, text)
