@@ -11,6 +11,9 @@ import msgspec
 
 from strandline.errors import Invalid
 
+INTERNAL = "strandline."
+"""How the names of topics begin that the store makes for itself."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
 
 

@@ -161,10 +161,9 @@ class Store(Doors):
         """What was written to the log since the store was opened, by shard."""
         return [shard.numbers() for shard in self._shards]
 
-    @property
-    def topic_count(self) -> int:
-        """How many topics there are, those of views included."""
-        return len(self._found.catalog)
+    def topic_count(self, *, internal: bool = True) -> int:
+        """How many topics there are, with or without the store's own (``strandline.*``)."""
+        return self._found.catalog.count(internal=internal)
 
     def create_topic(self, name: str, **options: object) -> Topic:
         """A new topic; TopicExists when the name is taken."""

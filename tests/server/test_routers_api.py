@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from strandline.server.settings import RequestLimits, ServerSettings
 from tests.server.asking import Asking, Refusal
 from tests.server.running import DEADLINE_S, Running, running
 
@@ -183,3 +184,33 @@ def test_a_router_is_shown_to_who_may_read_both_topics_and_to_nobody_else(tmp_pa
             with pytest.raises(Refusal, match="401"):
                 http.send("DELETE", "/v0/routers/r", None)
         assert server.store.routers.of_topic("copy") == ["r"]
+
+
+def test_a_server_with_all_its_routers_makes_no_more(tmp_path: Path):
+    settings = ServerSettings(limits=RequestLimits(routers_max=1))
+    with running(tmp_path, settings=settings) as server, Asking(server) as http:
+        server.store.topic("orders")
+        made = http.raw("PUT", "/v0/routers/eu", *_json(_body()))
+        with pytest.raises(Refusal) as too_many:
+            http.raw("PUT", "/v0/routers/us", *_json(_body("orders-us")))
+        changed = http.raw("PUT", "/v0/routers/eu", *_json(_body(filter="eu")))
+        topics = server.store.topics("orders")
+
+    assert [made.status_code, too_many.value.status, changed.status_code] == [201, 429, 200]
+    assert "1 routers: delete some (routers_max)" in too_many.value.message
+    assert topics == ["orders", "orders-eu"]
+
+
+def test_a_dest_counts_as_a_topic_that_a_client_makes(tmp_path: Path):
+    settings = ServerSettings(limits=RequestLimits(topics_max=2))
+    with running(tmp_path, settings=settings) as server, Asking(server) as http:
+        server.store.topic("orders")
+        http.raw("PUT", "/v0/routers/eu", *_json(_body()))
+        with pytest.raises(Refusal) as too_many:
+            http.raw("PUT", "/v0/routers/us", *_json(_body("orders-us")))
+        http.raw("PUT", "/v0/routers/eu2", *_json(_body(filter="2")))
+        routers = [each.router.name for each in server.store.routers.list()]
+
+    assert too_many.value.status == 429
+    assert "2 topics: delete some (topics_max)" in too_many.value.message
+    assert routers == ["eu", "eu2"]

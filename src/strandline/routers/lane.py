@@ -28,7 +28,7 @@ import msgspec
 from pyroaring import BitMap64
 
 from strandline.errors import Invalid, TooLarge, TopicFull
-from strandline.record import Appended, Numbered, Tombstone
+from strandline.record import INTERNAL, Appended, Numbered, Tombstone
 from strandline.routers.hops import Hops
 from strandline.routers.ledger import Kept
 from strandline.settings import LimitSettings
@@ -256,5 +256,5 @@ def _chosen(
 
 def check_dest(name: str) -> None:
     """Raise for a destination that belongs to the store itself."""
-    if name.startswith("strandline."):
+    if name.startswith(INTERNAL):
         raise Invalid(f"topic {name!r} is the store's own: choose another destination")

@@ -130,6 +130,11 @@ class Routers:
                 self._take(router, known, source, dest)
             return Put(router, known is None)
 
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._lanes)
+
     def get(self, name: str) -> RouterStatistics:
         """A router's definition and numbers."""
         if self._readonly:

@@ -8,9 +8,10 @@ all others       as the scopes say
 
 from __future__ import annotations
 
+from strandline import record
 from strandline.security.scopes import Action, Scope, Scopes
 
-INTERNAL = "strandline."
+INTERNAL = record.INTERNAL
 REMEMBERED = "remembered:"
 _READ_ALL = Scopes([Scope(actions=("read",))])
 

@@ -305,7 +305,7 @@ class Auth:
         if registry.version != self._seen[0] or not registry.is_current:
             return False
         if users is None:
-            return self._store.topic_count == self._topics_without_users
+            return self._store.topic_count() == self._topics_without_users
         return users.head_seq == self._seen[1]
 
     def _remember(self, authorization: str, who: Principal) -> None:
@@ -366,7 +366,7 @@ class Auth:
     def _users_head(self) -> int:
         """How many changes users have seen; 0 when there are none, and their view is not made."""
         if self._users_topic is None:
-            count = self._store.topic_count
+            count = self._store.topic_count()
             if count == self._topics_without_users:
                 return 0
             try:

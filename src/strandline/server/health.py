@@ -42,7 +42,7 @@ async def ready(call: Call) -> Answer:
     found = await parts.bridge.run(parts.store.health)
     if found.status == "red":
         raise Refused(503, "unavailable", "the store does not work: see /v0/store and the log")
-    return Answer(Ready(status="ready", wal_replay_complete=True, topics=parts.store.topic_count))
+    return Answer(Ready(status="ready", wal_replay_complete=True, topics=parts.store.topic_count()))
 
 
 async def store(call: Call) -> Answer:

@@ -84,19 +84,25 @@ def found_or_made(parts: Parts, name: str, options: TopicOptions) -> tuple[Topic
         return parts.store.existing_topic(name), False
     except UnknownTopic:
         pass
-    topics_max = parts.settings.limits.topics_max
-    if parts.store.topic_count >= topics_max:
-        raise Refused(
-            429,
-            "throttled",
-            f"the server has its {topics_max} topics: delete some (topics_max)",
-            detail={"limit": "topics_max", "max": topics_max},
-            retry_after_s=60.0,
-        )
+    count = parts.store.topic_count(internal=False)
+    check_count("topics", count, parts.settings.limits.topics_max)
     try:
         return _create(parts.store, name, options), True
     except TopicExists:
         return parts.store.existing_topic(name), False
+
+
+def check_count(things: str, count: int, count_max: int) -> None:
+    """Raise when clients have made as many topics or routers as they may."""
+    if count >= count_max:
+        limit = f"{things}_max"
+        raise Refused(
+            429,
+            "throttled",
+            f"the server has its {count_max} {things}: delete some ({limit})",
+            detail={"limit": limit, "max": count_max},
+            retry_after_s=60.0,
+        )
 
 
 def change(parts: Parts, topic: Topic, options: TopicOptions) -> None:

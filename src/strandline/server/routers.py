@@ -18,6 +18,7 @@ from strandline.errors import UnknownRouter
 from strandline.routers.definition import Router
 from strandline.routers.routers import RouterStatistics
 from strandline.server.call import Call
+from strandline.server.making import check_count
 from strandline.server.routing import OPEN, Answer, Route
 from strandline.wire.problems import Refused
 from strandline.wire.routers import (
@@ -41,11 +42,17 @@ async def put(call: Call) -> Answer:
     call.allow("write", options.dest)
     call.allow("config", options.dest)
     store = call.parts.store
-    if options.create_dest and options.dest not in store.topics(options.dest):
+    limits = call.parts.settings.limits
+    makes_dest = options.create_dest and options.dest not in store.topics(options.dest)
+    if makes_dest:
         call.allow("create", options.dest)
     known = _find(call, name)
-    if known is not None:  # it is taken from its dest
+    if known is None:
+        check_count("routers", store.routers.count, limits.routers_max)
+    else:  # it is taken from its dest
         call.allow("config", known.router.dest)
+    if makes_dest:
+        check_count("topics", store.topic_count(internal=False), limits.topics_max)
     given = {field: getattr(options, field) for field in RouterOptions.__struct_fields__}
     router, created = await call.parts.bridge.run(store.routers.put, name, **given)
     told = RouterPut(router=name, created=created, **_definition(router))

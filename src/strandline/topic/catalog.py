@@ -14,7 +14,7 @@ from xxhash import xxh3_64_intdigest
 
 from strandline.errors import Invalid, TooLarge, TopicExists, UnknownTopic
 from strandline.lake.lake import Lake
-from strandline.record import check_topic_name
+from strandline.record import INTERNAL, check_topic_name
 from strandline.settings import LimitSettings, TopicConfig
 from strandline.topic.append import set_fast_lane
 from strandline.topic.parting import losing, secure_copies
@@ -33,6 +33,7 @@ class Catalog:
         """Topics that were deleted and whose lake files still have to go."""
         self._by_name: dict[str, TopicState] = {}
         self._by_id: dict[int, TopicState] = {}
+        self._internal: set[int] = set()
         self._lock = threading.Lock()
         self.shards: list[Shard] = []
         self.next_topic_id = 1
@@ -41,6 +42,10 @@ class Catalog:
 
     def __len__(self) -> int:
         return len(self._by_id)
+
+    def count(self, *, internal: bool) -> int:
+        """How many topics there are, with or without the store's own."""
+        return len(self._by_id) - (0 if internal else len(self._internal))
 
     def attach(self, shards: list[Shard]) -> None:
         """Give every topic its shard: the store is now open for writing."""
@@ -83,8 +88,9 @@ class Catalog:
                 if exist_ok:
                     return state
                 raise TopicExists(f"topic {name!r} exists: alter it, or delete it first")
-            if len(self._by_id) >= self._limits.topics_max:
-                raise TooLarge(f"the store has its {self._limits.topics_max} topics (topics_max)")
+            topics_max = self._limits.topics_max
+            if self.count(internal=False) >= topics_max and not name.startswith(INTERNAL):
+                raise TooLarge(f"the store has its {topics_max} topics (topics_max): delete some")
             state = self._new(name, config)
             release_all(self.waiters)
         if config.durability == "fsync":
@@ -118,6 +124,8 @@ class Catalog:
         state.lake = self.lake
         self._by_name[state.name] = state
         self._by_id[state.id] = state
+        if state.name.startswith(INTERNAL):
+            self._internal.add(state.id)
         self.next_topic_id = max(self.next_topic_id, state.id + 1)
 
     def hand_over(self, old: TopicState) -> None:
@@ -138,6 +146,7 @@ class Catalog:
         state = self._by_id.pop(topic_id, None)
         if state is not None:
             self._by_name.pop(state.name, None)
+            self._internal.discard(topic_id)
             if state.cold is not None:
                 self.lake_trash.add(topic_id)
             state.dropped = True

@@ -104,7 +104,8 @@ MISSING = {
         **dict.fromkeys(["calling", "due_s", "generation", "is_finished"], INSIDE),
     },
     Routers: dict.fromkeys(
-        ["close", "complaints", "forget_topic", "load", "run_job", "run_once", "save"], INSIDE
+        ["close", "complaints", "count", "forget_topic", "load", "run_job", "run_once", "save"],
+        INSIDE,
     ),
 }
 """Verbs that clients do not have, and why."""

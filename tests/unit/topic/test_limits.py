@@ -343,6 +343,18 @@ def test_the_largest_options_work():
     assert world.reopen().topic("t").append(b"x", idempotency_key="k").deduped
 
 
+def test_the_topics_of_the_store_itself_do_not_count():
+    store = World(limits=LimitSettings(topics_max=2)).store
+    store.topic("a")
+
+    store.routers.put("r", source="a", dest="b")
+
+    assert store.topics() == ["a", "b", "strandline.routers"]
+    with pytest.raises(TooLarge, match="topics_max"):
+        store.routers.put("r2", source="a", dest="c")
+    assert [each.router.name for each in store.routers.list()] == ["r"]
+
+
 def test_the_store_takes_only_so_many_topics():
     store = World(limits=LimitSettings(topics_max=2)).store
     store.topic("a")
