@@ -104,7 +104,7 @@ class SegmentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """``zstd`` makes JSON about seven times smaller for about 0.2 us per record at sealing."""
 
     cache_bytes: int = 64 * MIB
-    """Verified blocks kept in memory for reading."""
+    """Verified blocks kept in memory for reading, and indexes of tags for deletes by tag."""
 
 
 class LakeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -8,6 +8,7 @@ from typing import get_args
 import pytest
 
 from strandline.lake.cold import ColdEntry
+from strandline.segment.codec import decode_tags
 from strandline.segment.library import Library
 from strandline.segment.reader import SegmentInfo
 from strandline.segment.rows import of_singles
@@ -85,7 +86,7 @@ def test_the_segment_example_is_read_back_as_the_page_says():
     assert found.data().to_pylist() == [b"hi", b"you"]
     assert found.column(block.TAG).to_pylist() == ["eu", None]
     assert found.stamps().tolist() == [WALL_US_START, WALL_US_START + 1]
-    assert list(segment.index().tags) == ["eu"]
+    assert list(decode_tags(segment.packed_tags())) == ["eu"]
     library.close()
 
 

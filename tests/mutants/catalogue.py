@@ -262,6 +262,35 @@ MUTANTS = {
         "test_deletes_survive",
         "test_a_delete_in_an_fsync_topic_is_durable_when_it_returns",
     ),
+    "spend a tag up to the head, whatever the bound": Mutant(
+        "topic.tag_index:TagIndex.spend",
+        "if part.last_seq < before:",
+        "if True:",
+        "property/test_tag_deletes_model",
+        "test_deletes_through_the_index_are_those_of_a_scan",
+    ),
+    "keep an index that no delete uses": Mutant(
+        "topic.append:_published",
+        "state.tags = None",
+        "pass",
+        "unit/topic/test_tag_deletes",
+        "test_an_index_that_no_delete_uses_is_dropped",
+    ),
+    "make an index under the lock of other topics": Mutant(
+        "topic.deleting:Deleting._delete_tagged",
+        "tag_search.prepare(state, index, pieces)",
+        "self._shard.maintenance.acquire(); tag_search.prepare(state, index, pieces); "
+        "self._shard.maintenance.release()",
+        "unit/topic/test_tag_deletes",
+        "test_an_index_is_made_without_the_locks_of_other_topics[_shared]",
+    ),
+    "forget the tags of what is sealed, and of what is not": Mutant(
+        "topic.tag_search:_edges",
+        "edges += [max(run.first_seq, first_seq), run.last_seq + 1]",
+        "edges += [max(run.first_seq, first_seq), run.last_seq + 2]",
+        "property/test_tag_deletes_model",
+        "test_deletes_through_the_index_are_those_of_a_scan",
+    ),
     "remove log files that the older root needs": Mutant(
         "topic.roots:Roots.clean",
         "self.previous.replay_lsn(shard.number)",

@@ -70,10 +70,9 @@ class Index:
     payload_size: np.ndarray
     checksum: np.ndarray
 
-    def __init__(self, columns: dict[str, np.ndarray], tags: dict[str, bytes]) -> None:
+    def __init__(self, columns: dict[str, np.ndarray]) -> None:
         for name, kind in COLUMNS:
             setattr(self, name, np.ascontiguousarray(columns[name], dtype=kind))
-        self.tags = tags
 
     def __len__(self) -> int:
         return len(self.first_seq)
@@ -97,11 +96,13 @@ def decode_header(data: bytes) -> Header | int | None:
     return Header(store_id=store_id, number=number, topic_id=topic_id)
 
 
-def encode_footer(index: Index, seed: int, number: int, offset: int) -> tuple[bytes, int]:
+def encode_footer(
+    index: Index, tags: dict[str, bytes], seed: int, number: int, offset: int
+) -> tuple[bytes, int]:
     """Footer and trailer, and the checksum that the checkpoint keeps of them."""
-    tags = msgspec.msgpack.encode(index.tags)
+    packed = msgspec.msgpack.encode(tags)
     columns = b"".join(getattr(index, name).tobytes() for name, _ in COLUMNS)
-    footer = _FOOTER.pack(len(index), len(tags)) + columns + tags
+    footer = _FOOTER.pack(len(index), len(packed)) + columns + packed
     checksum = xxh3_64_intdigest(footer, (seed + number) & _MASK64)
     return footer + _TRAILER.pack(offset, len(footer), checksum, _END_MAGIC), checksum
 
@@ -115,16 +116,25 @@ def decode_trailer(data: bytes) -> tuple[int, int, int] | None:
 
 
 def decode_footer(data: bytes, checksum: int, seed: int, number: int) -> Index | None:
-    """The index, or None when the bytes do not check."""
+    """The index, or None when the bytes do not check. The tags are left as they are."""
     if xxh3_64_intdigest(data, (seed + number) & _MASK64) != checksum:
         return None
-    count, tags_size = _FOOTER.unpack_from(data)
+    count, _ = _FOOTER.unpack_from(data)
     columns, offset = {}, _FOOTER.size
     for name, kind in COLUMNS:
         columns[name] = np.frombuffer(data, dtype=kind, count=count, offset=offset)
         offset += 8 * count
-    tags = msgspec.msgpack.decode(data[offset : offset + tags_size], type=dict[str, bytes])
-    return Index(columns, tags)
+    return Index(columns)
+
+
+def tags_offset(count: int) -> int:
+    """Where the tag dictionary begins in the footer of so many blocks. It goes to the end."""
+    return _FOOTER.size + 8 * len(COLUMNS) * count
+
+
+def decode_tags(packed: bytes) -> dict[str, bytes]:
+    """The tag dictionary of a footer: the seqs of every tag as a roaring bitmap."""
+    return msgspec.msgpack.decode(packed, type=dict[str, bytes])
 
 
 def block_checksum(stored: Buffer, seed: int, offset: int) -> int:

@@ -11,10 +11,12 @@ import threading
 from collections import OrderedDict
 
 import msgspec
+from pyroaring import BitMap64
 
 from strandline.env.disk import Disk, ReadFile
 from strandline.errors import Corrupt, NewerFormat, of_another_store
 from strandline.segment import codec
+from strandline.segment.tag_directory import Damaged, TagDirectory
 from strandline.wal.block import Block
 
 if sys.version_info >= (3, 14):
@@ -49,12 +51,16 @@ class SegmentInfo(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class BlockCache:
-    """Verified blocks, the least recently used out first. Safe from many threads."""
+    """Verified blocks and tag directories, the least recently used out first.
+
+    Tag indexes of topics take from the same room. Safe from many threads.
+    """
 
     def __init__(self, size_max: int) -> None:
-        self._size_max = size_max
+        self.size_max = size_max
         self._size = 0
-        self._blocks: OrderedDict[tuple[int, int], Block] = OrderedDict()
+        self._lent = 0
+        self._blocks: OrderedDict[tuple[int, int], Block | TagDirectory] = OrderedDict()
         self._lock = threading.Lock()
         self.hits = 0
         self.misses = 0
@@ -63,7 +69,13 @@ class BlockCache:
     def size(self) -> int:
         return self._size
 
-    def get(self, number: int, offset: int) -> Block | None:
+    def lend(self, size: int) -> None:
+        """Keep so much less, for something else that is in memory instead."""
+        with self._lock:
+            self._lent = size
+            self._shrink()
+
+    def get(self, number: int, offset: int) -> Block | TagDirectory | None:
         with self._lock:
             found = self._blocks.get((number, offset))
             if found is None:
@@ -73,13 +85,16 @@ class BlockCache:
             self.hits += 1
             return found
 
-    def put(self, number: int, offset: int, found: Block) -> None:
+    def put(self, number: int, offset: int, found: Block | TagDirectory) -> None:
         with self._lock:
             old = self._blocks.pop((number, offset), None)
             self._size += found.size - (old.size if old else 0)
             self._blocks[(number, offset)] = found
-            while self._size > self._size_max and self._blocks:
-                self._size -= self._blocks.popitem(last=False)[1].size
+            self._shrink()
+
+    def _shrink(self) -> None:
+        while self._size + self._lent > self.size_max and self._blocks:
+            self._size -= self._blocks.popitem(last=False)[1].size
 
 
 class FilePool:
@@ -139,7 +154,7 @@ class Segment:
     def index(self) -> codec.Index:
         """The block index, read and verified on first use."""
         if self._index is None:
-            self._index = self._read_index()
+            self._index = self._read_footer()[1]
         return self._index
 
     def block(self, place: int) -> Block:
@@ -147,7 +162,7 @@ class Segment:
         index = self.index()
         offset = int(index.offset[place])
         cached = self._cache.get(self.info.number, offset)
-        if cached is not None:
+        if isinstance(cached, Block):
             return cached
         found = self.read_block(place)
         self._cache.put(self.info.number, offset, found)
@@ -170,6 +185,37 @@ class Segment:
             raise self._damaged("a block stands in another block's place", row)
         return found
 
+    def tagged(self, low: bytes, high: bytes) -> BitMap64:
+        """Seqs of the tags from one up to another, by the footer alone; deleted or not."""
+        directory = self.tag_directory()
+        at = self.info.footer_offset + codec.tags_offset(len(self.index()))
+        try:
+            return directory.find(
+                low, high, lambda size, start: self._pool.pread(self.path, size, at + start)
+            )
+        except Damaged as error:
+            reason = "the tags of a segment are damaged"
+            raise Corrupt(reason, path=self.path, offset=at, **self._range()) from error
+
+    def spend_tags(self, low: bytes, high: bytes) -> None:
+        """All records of these tags are gone: lookups may pass over them."""
+        self.tag_directory().spend(low, high)
+
+    def packed_tags(self) -> bytes:
+        """The whole tag dictionary as it is stored, read and verified again."""
+        footer, index = self._read_footer()
+        self._index = index
+        return footer[codec.tags_offset(len(index)) :]
+
+    def tag_directory(self) -> TagDirectory:
+        """Where the tags are in the footer; all of it is read when nobody has for long."""
+        number, offset = self.info.number, self.info.footer_offset
+        found = self._cache.get(number, offset)
+        if not isinstance(found, TagDirectory):
+            found = TagDirectory(self.packed_tags())
+            self._cache.put(number, offset, found)
+        return found
+
     def verify_header(self) -> None:
         """Check that the file is the one that the checkpoint lists."""
         header = codec.decode_header(self._pool.pread(self.path, codec.HEADER_SIZE, 0))
@@ -184,7 +230,7 @@ class Segment:
                 reason = of_another_store("segment", header.store_id, self._store_id)
             raise Corrupt(reason, path=self.path, **self._range())
 
-    def _read_index(self) -> codec.Index:
+    def _read_footer(self) -> tuple[bytes, codec.Index]:
         info = self.info
         try:
             self.verify_header()
@@ -201,7 +247,7 @@ class Segment:
         if index is None:
             reason = "the index of a segment is damaged"
             raise Corrupt(reason, path=self.path, offset=info.footer_offset, **self._range())
-        return index
+        return footer, index
 
     def _range(self) -> dict[str, int]:
         info = self.info

@@ -63,8 +63,8 @@ class SegmentWriter:
         for place, (name, kind) in enumerate(codec.COLUMNS):
             columns[name] = table[:, place].astype(kind)
         tags = {tag: seqs.serialize() for tag, seqs in sorted(self._tags.items())}
-        index = codec.Index(columns, tags)
-        footer, checksum = codec.encode_footer(index, self._seed, self._header.number, self._offset)
+        index, number = codec.Index(columns), self._header.number
+        footer, checksum = codec.encode_footer(index, tags, self._seed, number, self._offset)
         self._file.write([footer])
         self._file.commit()
         return index, checksum, self._offset + len(footer)

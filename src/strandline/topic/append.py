@@ -21,7 +21,7 @@ import functools
 from strandline.errors import Conflict, TooLarge, TopicFull, UnknownTopic
 from strandline.record import Appended
 from strandline.topic import copying, numbered
-from strandline.topic.batch import Batch, Tags
+from strandline.topic.batch import Batch
 from strandline.topic.memory import MemoryTail
 from strandline.topic.state import FIRST_CEILING, TopicState
 from strandline.wal import control
@@ -305,7 +305,9 @@ def _publish(state: TopicState, batch: Batch, first_seq: int, location: int, ts:
 
 
 def _published(state: TopicState, batch: Batch, first_seq: int, ts: int) -> None:
-    note_tags(state, batch.tags, first_seq, batch.count)
+    index = state.tags
+    if index is not None and not index.note(batch.tags, first_seq, batch.count):
+        state.tags = None  # many appends, and no delete by tag between: it can be made again
     state.last_ts = ts
     state.head_seq = first_seq + batch.count - 1
     if state.waiters:
@@ -321,15 +323,6 @@ def _publish_plain(state: TopicState, seq: int, location: int, ts: int, size: in
     state.head_seq = seq
     if state.waiters:
         state.wake()
-
-
-def note_tags(state: TopicState, tags: Tags, first_seq: int, count: int) -> None:
-    if isinstance(tags, str):
-        state.add_tag(tags, first_seq, count)
-    elif tags is not None:
-        for place, tag in enumerate(tags):
-            if tag is not None:
-                state.add_tag(tag, first_seq + place)
 
 
 def flush_waiting(state: TopicState, shard: Shard, below: int) -> None:

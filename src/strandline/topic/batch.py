@@ -17,6 +17,7 @@ from strandline.record import Numbered
 from strandline.settings import LimitSettings
 from strandline.topic import numbered
 from strandline.topic.copying import Origin
+from strandline.topic.tag_index import Tags
 from strandline.wal import block
 from strandline.wal.block import Draft
 from strandline.wal.codec import ABSENT
@@ -57,7 +58,6 @@ _BYTES_LIKE = (
 Once = bytes | str | Numbered
 """What makes a batch known when it comes again: an idempotency key, or a producer's number."""
 
-Tags = str | list[str | None] | None
 Fields = tuple[bytes | None, bytes | None, bytes | None, bytes | None]
 NO_FIELDS: Fields = (None, None, None, None)
 
@@ -284,7 +284,7 @@ def _tags(values: object) -> Tags:
     if values is None or isinstance(values, str):
         return values
     if isinstance(values, pa.Array):
-        return list(values.to_pylist())
+        return values
     assert isinstance(values, Sequence)
     return list(values)
 

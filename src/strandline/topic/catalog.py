@@ -19,6 +19,7 @@ from strandline.settings import LimitSettings, TopicConfig
 from strandline.topic.append import set_fast_lane
 from strandline.topic.parting import losing, secure_copies
 from strandline.topic.state import Gate, TopicState, release_all
+from strandline.topic.tag_index import TagIndexes
 from strandline.wal import control
 from strandline.wal.shard import Shard
 
@@ -26,9 +27,15 @@ from strandline.wal.shard import Shard
 class Catalog:
     """Every topic of a store. Safe from many threads once the shards are attached."""
 
-    def __init__(self, limits: LimitSettings, lake: Lake | None = None) -> None:
+    def __init__(
+        self,
+        limits: LimitSettings,
+        lake: Lake | None = None,
+        tag_indexes: TagIndexes | None = None,
+    ) -> None:
         self._limits = limits
         self.lake = lake
+        self.tag_indexes = tag_indexes
         self.lake_trash: set[int] = set()
         """Topics that were deleted and whose lake files still have to go."""
         self._by_name: dict[str, TopicState] = {}
@@ -122,6 +129,7 @@ class Catalog:
     def add(self, state: TopicState) -> None:
         """Take in a topic that was made, or found by recovery."""
         state.lake = self.lake
+        state.tag_indexes = self.tag_indexes
         self._by_name[state.name] = state
         self._by_id[state.id] = state
         if state.name.startswith(INTERNAL):
@@ -150,6 +158,7 @@ class Catalog:
             if state.cold is not None:
                 self.lake_trash.add(topic_id)
             state.dropped = True
+            state.tags = None
             state.fast_until = 0
             state.wake()
 

@@ -198,7 +198,6 @@ class Checkpointer:
                 if last_seq is not None and state.memory is not None:
                     state.memory = state.memory.behind(last_seq)
                     set_fast_lane(state)
-                _trim_tags(state)
             finally:
                 writer.release()
 
@@ -333,16 +332,3 @@ def runs_of(segment: Segment) -> list[tuple[int, Run]]:
         found.append((topics[place], run))
         place = following
     return found
-
-
-def _trim_tags(state: TopicState) -> None:
-    """Forget the tags of records that have left the tail."""
-    if state.tags is None:
-        return
-    first_seq = state.tail.first_seq
-    for tag, seqs in list(state.tags.items()):
-        kept = type(seqs)("Q", (seq for seq in seqs if seq >= first_seq))
-        if kept:
-            state.tags[tag] = kept
-        else:
-            del state.tags[tag]

@@ -2,40 +2,24 @@
 
 A delete is one control message with the seqs it hit, so that replay deletes exactly those and never
 looks anything up. ``before`` moves a floor and costs the same for one record or a billion. Tags are
-found through an index: in memory for the WAL's part, in the footer of sealed segments, by a scan of
-the tag column in shared segments.
+found through an index (``topic/tag_search.py``), and in the lake by reading the tag column.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
 from pyroaring import BitMap64
 
 from strandline.errors import Invalid
 from strandline.lake.cold import Cold
 from strandline.topic.pieces import Pieces
-from strandline.topic.state import Run, TopicState
+from strandline.topic.state import TopicState
+from strandline.topic.tag_index import TagRange, tag_range
 from strandline.wal import block, control
 
-
-def find_tagged(state: TopicState, match: str, before: int, cold_seqs: BitMap64) -> BitMap64:
-    """Live seqs below a seq whose tag is the match, or begins with it when it ends in ``*``.
-
-    Those in the lake have been found before, by ``find_tagged_cold``.
-    """
-    wanted = _matcher(match)
-    found = cold_seqs.copy()
-    for tag, seqs in list((state.tags or {}).items()):
-        if wanted(tag):
-            found.update(list(seqs))
-    for run in state.runs:
-        found |= _in_run(run, wanted)
-    found &= BitMap64(range(state.floor, max(state.floor, min(before, state.head_seq + 1))))
-    if state.deleted:
-        found -= state.deleted
-    return found
+SEQ_END = 1 << 63
+"""Above every seq."""
 
 
 def find_tagged_cold(state: TopicState, cold: Cold | None, match: str) -> BitMap64:
@@ -43,7 +27,7 @@ def find_tagged_cold(state: TopicState, cold: Cold | None, match: str) -> BitMap
     found = BitMap64()
     if cold is None or state.lake is None:
         return found
-    wanted = _matcher(match)
+    low, high = wanted_tags(match)
     floor = state.floor
     for place in range(len(cold)):
         if cold.lasts[place] < floor or cold.firsts[place] > cold.released:
@@ -51,8 +35,11 @@ def find_tagged_cold(state: TopicState, cold: Cold | None, match: str) -> BitMap
         for zone in state.lake.zones(state.id, cold, place):
             tags = zone.column(block.TAG)
             if tags is not None:
-                rows = [row for row, tag in enumerate(tags.to_pylist()) if wanted(tag)]
-                found.update(zone.first_seq + row for row in rows)
+                found.update(
+                    seq
+                    for seq, tag in enumerate(tags.to_pylist(), zone.first_seq)
+                    if tag is not None and low <= tag.encode() < high
+                )
     found.remove_range(cold.released + 1, cold.last_seq + 1)
     return found
 
@@ -69,16 +56,17 @@ def hit_by(state: TopicState, pieces: Pieces, message: control.RecordsDeleted) -
     """What a delete takes of a topic as it is now. Maintenance lock held."""
     seqs = BitMap64.deserialize(message.seqs) if message.seqs else BitMap64()
     # In a replay some of them may be gone already, or were never on the log.
-    seqs &= BitMap64(range(state.floor, max(state.floor, state.head_seq + 1)))
+    seqs.remove_range(0, state.floor)
+    seqs.remove_range(state.head_seq + 1, SEQ_END)
     for gap in state.gaps:
         seqs.remove_range(gap.first_seq, gap.last_seq + 1)
-    if state.deleted:
-        seqs -= state.deleted
-    gone = payload_of(pieces, seqs)
+    if state.deleted and (gone := seqs & state.deleted):
+        seqs -= gone
+    payload = payload_of(pieces, seqs)
     floor = min(message.before, state.head_seq + 1)
     if floor > state.floor:
-        gone += pieces.payload_between(state.floor, floor)
-    return Hit(seqs, floor, gone)
+        payload += pieces.payload_between(state.floor, floor)
+    return Hit(seqs, floor, payload)
 
 
 def apply_delete(state: TopicState, hit: Hit) -> None:
@@ -92,45 +80,13 @@ def apply_delete(state: TopicState, hit: Hit) -> None:
 
 def payload_of(pieces: Pieces, seqs: BitMap64) -> int:
     """Payload bytes of these records."""
-    total = 0
-    remaining = seqs.copy()
-    remaining.remove_range(0, pieces.hot_seq)  # a cold file counts until it leaves
-    while remaining:
-        first, sizes = pieces.all_sizes(remaining.min())
-        span = BitMap64(range(first, first + len(sizes)))
-        total += int(sizes[np.array(list(remaining & span), dtype="<i8") - first].sum())
-        remaining = remaining - span
-    return total
+    local = seqs.copy()
+    local.remove_range(0, pieces.hot_seq)  # a cold file counts until it leaves
+    return pieces.payload_of(local)
 
 
-def _matcher(match: str) -> _Matcher:
+def wanted_tags(match: str) -> TagRange:
+    """The tags that a match means; Invalid when it is not a match."""
     if not match or "*" in match[:-1]:
         raise Invalid(f"cannot match {match!r}: give a tag, or its beginning with one * at the end")
-    return _Matcher(match)
-
-
-class _Matcher:
-    def __init__(self, match: str) -> None:
-        self._exact = not match.endswith("*")
-        self._text = match if self._exact else match[:-1]
-
-    def __call__(self, tag: str | None) -> bool:
-        if tag is None:
-            return False
-        return tag == self._text if self._exact else tag.startswith(self._text)
-
-
-def _in_run(run: Run, wanted: _Matcher) -> BitMap64:
-    found = BitMap64()
-    if run.segment.info.topic_id:
-        for tag, seqs in run.segment.index().tags.items():
-            if wanted(tag):
-                found |= BitMap64.deserialize(seqs)
-        return found
-    for place in range(run.place, run.next_place):
-        source = run.segment.block(place)
-        tags = source.column(block.TAG)
-        if tags is not None:
-            rows = [row for row, tag in enumerate(tags.to_pylist()) if wanted(tag)]
-            found.update(source.first_seq + row for row in rows)
-    return found
+    return tag_range(match)

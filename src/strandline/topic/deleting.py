@@ -12,7 +12,7 @@ import msgspec
 from pyroaring import BitMap64
 
 from strandline.errors import UnknownTopic
-from strandline.topic import deletes
+from strandline.topic import deletes, tag_search
 from strandline.topic.append import flush_waiting
 from strandline.topic.floors import Floors
 from strandline.topic.parting import losing
@@ -44,15 +44,12 @@ class Deleting:
 
     def delete(self, before: int | None, match: str | None) -> Deleted:
         """Below a seq, with a tag, or both."""
-        state, shard = self._state, self._shard
-        while True:
-            # Looking into the lake may take long, so nobody waits for it behind a lock.
-            cold = None if match is None else state.cold
-            cold_seqs = deletes.find_tagged_cold(state, cold, match or "")
-            with shard.maintenance:
-                if cold is None or cold is state.cold:
-                    done = self._carry_out(self._message(before, match, cold_seqs))
-                    break
+        done = None
+        if match is None:
+            with self._shard.maintenance:
+                done = self._carry_out(control.RecordsDeleted(self._bound(before), b""))
+        while done is None:
+            done = self._delete_tagged(before, match or "")
         return self._durable(done)
 
     def let_go(self, seqs: BitMap64, before: int) -> Deleted:
@@ -62,16 +59,35 @@ class Deleting:
             done = self._carry_out(control.RecordsDeleted(bound, seqs.serialize() if seqs else b""))
         return self._durable(done)
 
-    def _message(
-        self, before: int | None, match: str | None, cold_seqs: BitMap64
-    ) -> control.RecordsDeleted:
+    def _delete_tagged(self, before: int | None, match: str) -> Deleted | None:
+        """None when what was found by has changed meanwhile: look again."""
+        state = self._state
+        wanted = deletes.wanted_tags(match)
+        # What takes long, a look into the lake and the making of the index, is done before the
+        # lock that other topics need.
+        cold = state.cold
+        cold_seqs = deletes.find_tagged_cold(state, cold, match)
+        pieces = Pieces(state, self._reader)
+        index = tag_search.index_of(state)
+        with index.lock:
+            tag_search.prepare(state, index, pieces)
+            with self._shard.maintenance:
+                bound = self._bound(before)
+                seqs = tag_search.find(state, index, wanted, bound, cold_seqs)
+                if cold is not state.cold or state.tags is not index:
+                    return None
+                message = control.RecordsDeleted(0, seqs.serialize() if seqs else b"")
+                done = self._carry_out(message)
+            tag_search.spend(state, index, wanted, bound)
+        if state.tag_indexes is not None:
+            state.tag_indexes.used(state)
+        return done
+
+    def _bound(self, before: int | None) -> int:
+        """The seq below which records may go, when caps and ttl have taken theirs."""
         state = self._state
         self._floors.enforce(self._shard)
-        bound = state.head_seq + 1 if before is None else min(before, state.head_seq + 1)
-        if match is None:
-            return control.RecordsDeleted(bound, b"")
-        seqs = deletes.find_tagged(state, match, bound, cold_seqs)
-        return control.RecordsDeleted(0, seqs.serialize() if seqs else b"")
+        return state.head_seq + 1 if before is None else min(before, state.head_seq + 1)
 
     def _carry_out(self, message: control.RecordsDeleted) -> Deleted:
         """The maintenance lock is held."""

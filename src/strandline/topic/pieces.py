@@ -141,6 +141,21 @@ class Pieces:
             first, sizes = piece.first_seq, piece.sizes()
         return first, sizes
 
+    def payload_of(self, seqs: BitMap64) -> int:
+        """Payload bytes of these records, of each piece only its own rows."""
+        wanted = list(seqs)
+        total = place = 0
+        while place < len(wanted):
+            piece = self._readable(wanted[place])
+            if isinstance(piece, tuple):
+                first, next_seq = piece[0], piece[0] + len(piece[1])
+            else:
+                first, next_seq = piece.first_seq, piece.first_seq + piece.count
+            following = bisect.bisect_left(wanted, next_seq, place)
+            total += _payload_of(piece, [seq - first for seq in wanted[place:following]])
+            place = following
+        return total
+
     def stamps(self, seq: int) -> tuple[int, np.ndarray]:
         """First seq and stamps of the piece that holds a seq; the newest where it is damaged."""
         piece = self._readable(seq)
@@ -224,6 +239,16 @@ class Pieces:
         assert self._state.lake is not None
         self._state.lake.stand_ins[run.segment.path] = str(error)
         return found
+
+
+def _payload_of(piece: Piece | Listed, rows: list[int]) -> int:
+    if isinstance(piece, Listed):
+        return len(rows) * (piece.payload_size // piece.count)
+    if isinstance(piece, tuple):
+        return sum(row_size(piece[1][row]) for row in rows)
+    if isinstance(piece, Block):
+        return piece.payload_at(rows)
+    return int(piece.sizes()[rows].sum())
 
 
 def _file_is_gone(error: Exception) -> bool:

@@ -27,6 +27,7 @@ from strandline.topic.replay import Replay, load_topics
 from strandline.topic.root import Root
 from strandline.topic.roots import KEPT
 from strandline.topic.state import Gap, Run, TopicState, spans
+from strandline.topic.tag_index import TagIndexes
 from strandline.wal.codec import store_seed
 from strandline.wal.files import LOCATION_LSN, ShardFiles
 from strandline.wal.reader import Reader
@@ -47,7 +48,6 @@ class Recovered:
         lake: Lake | None = None,
     ) -> None:
         self.store_id = store_id
-        self.catalog = Catalog(settings.limits, lake)
         self.library = Library(
             disk,
             layout.segments,
@@ -55,6 +55,7 @@ class Recovered:
             store_id=store_id,
             seed=store_seed(store_id),
         )
+        self.catalog = Catalog(settings.limits, lake, TagIndexes(self.library.cache))
         self.root: Root = root_file.empty_root(store_id)
         self.complaints: list[str] = []
         self.unreadable: list[Segment] = []

@@ -109,10 +109,6 @@ class Replay:
             return
         if seq > state.next_seq:
             self._jump(state, seq, frame.location)
-        if frame.sizes != codec.NO_FIELDS:
-            tag = codec.split_single(frame.sizes, frame.body)[0][1]
-            if tag is not None:
-                state.add_tag(tag.decode(), seq)
         # What add_entry does, without the calls: there may be millions of these.
         tail = state.tail
         tail.firsts.append(seq)
@@ -134,7 +130,6 @@ class Replay:
             if self._owed.settle(state.id, found):
                 state.tail.append(found.first_seq, location)
                 state.payload += found.payload_size
-                _note_tags(state, found)
             return
         if found.first_seq > state.next_seq:
             self._jump(state, found.first_seq, location)
@@ -144,7 +139,6 @@ class Replay:
         state.add_entry(found.first_seq, found.count, location, payload, found.ts)
         state.next_seq = found.last_seq + 1
         self.records += found.count
-        _note_tags(state, found)
         key = found.idempotency_key()
         if key is not None:
             state.remember(key, found.first_seq, found.last_seq, found.ts)
@@ -300,14 +294,6 @@ class Replay:
 
     def _pieces(self, state: TopicState) -> Pieces:
         return Pieces(state, lambda: self._reader)
-
-
-def _note_tags(state: TopicState, found: block.Block) -> None:
-    tags = found.column(block.TAG)
-    if tags is not None:
-        for place, tag in enumerate(tags.to_pylist()):
-            if tag is not None:
-                state.add_tag(tag, found.first_seq + place)
 
 
 def evict(state: TopicState, floor: int, reason: str, pieces: Pieces) -> None:

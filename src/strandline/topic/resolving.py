@@ -95,10 +95,6 @@ class Owed:
         copying.keep(state, draft, message.first_seq, message.ts, self._seed, columns.seqs[0])
         copying.register(source, state)
         state.payload += draft.payload_size
-        if message.kept & block.TAG:
-            for seq, tag in enumerate(columns.tags, message.first_seq):
-                if tag is not None:
-                    state.add_tag(tag, seq)
         waiting.popleft()
         return True
 

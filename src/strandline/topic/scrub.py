@@ -30,7 +30,7 @@ def walk_segment(disk: Disk, segment: Segment) -> Iterator[Step]:
     """The same a block at a time, with how much was read."""
     info = segment.info
     try:
-        index = segment.index()
+        index, packed_tags = segment.index(), segment.packed_tags()
         file = disk.open_read(segment.path)
         try:
             size = file.size()
@@ -59,7 +59,8 @@ def walk_segment(disk: Disk, segment: Segment) -> Iterator[Step]:
         if info.topic_id != codec.SHARED:
             _add_tags(tags, found)
     if not damaged and info.topic_id != codec.SHARED:
-        stored = {tag: BitMap64.deserialize(seqs) for tag, seqs in index.tags.items()}
+        listed = codec.decode_tags(packed_tags)
+        stored = {tag: BitMap64.deserialize(seqs) for tag, seqs in listed.items()}
         if stored != tags:
             yield Corrupt("the tags in the index are not those of the records", path=segment.path)
 

@@ -36,6 +36,7 @@ from strandline.segment.reader import Segment
 from strandline.settings import TopicConfig
 from strandline.topic import numbered
 from strandline.topic.memory import MemoryTail
+from strandline.topic.tag_index import TagIndex, TagIndexes
 from strandline.wal.baton import Baton
 from strandline.wal.shard import Shard
 
@@ -164,6 +165,7 @@ class TopicState:
         "producers",
         "runs",
         "shard",
+        "tag_indexes",
         "tags",
         "tail",
         "torn",
@@ -202,7 +204,9 @@ class TopicState:
         self.runs: tuple[Run, ...] = ()
         self.tail = TailIndex(1)
         self.memory: MemoryTail | None = None
-        self.tags: dict[str, array[int]] | None = None
+        self.tags: TagIndex | None = None
+        """There since the last delete by tag, unless memory was short."""
+        self.tag_indexes: TagIndexes | None = None
         self.idempotency: dict[bytes, tuple[int, int, int]] | None = None
         self.producers: dict[bytes, numbered.Taken] | None = None
         self.waiters: deque[Gate] = deque()
@@ -337,15 +341,6 @@ class TopicState:
         self.head_seq = seq - 1
         if not self.tail.locations and is_all_in_files:
             self.tail = TailIndex(seq)
-
-    def add_tag(self, tag: str, first_seq: int, count: int = 1) -> None:
-        """Note a tag of records in the tail, for deletes by tag."""
-        if self.tags is None:
-            self.tags = {}
-        seqs = self.tags.get(tag)
-        if seqs is None:
-            seqs = self.tags[tag] = array("Q")
-        seqs.extend(range(first_seq, first_seq + count))
 
     def wake(self) -> None:
         """Let every waiting reader look again."""

@@ -246,7 +246,7 @@ def test_tags_are_listed_with_their_seqs_in_a_topic_s_own_segment():
     fields = {block.TAG: pa.array(["eu", None, "us", "eu"])}
     writer.add(1, Rows(5, pa.array([b"a"] * 4, pa.binary()), fields, np.zeros(4, "<i8")))
 
-    tags = shelf.library.finish(writer, info, 0).index().tags
+    tags = codec.decode_tags(shelf.library.finish(writer, info, 0).packed_tags())
 
     assert {tag: list(BitMap64.deserialize(seqs)) for tag, seqs in tags.items()} == {
         "eu": [5, 8],
