@@ -71,11 +71,18 @@ TABLES = {
         "test_a_rebuild_uses_no_file_of_before",
     ),
     "tables: a file is written before its rows are durable": Mutant(
-        "views.table.upkeep:Upkeep._write_oldest",
+        "views.table.upkeep:Upkeep._write",
         "host.topics[0].secure()",
         "pass",
         TABLE,
         "test_a_file_holds_no_row_that_the_log_may_lose",
+    ),
+    "tables: a writer waits for all files of a turn": Mutant(
+        "views.table.upkeep:Upkeep.relieve",
+        "self._write_oldest()",
+        "self._working.acquire(), self._working.release(), self._write_oldest()",
+        "unit/views/table/test_upkeep",
+        "test_a_writer_waits_for_one_file_and_not_for_the_next",
     ),
     "tables: records of deleted rows stay on the log": Mutant(
         "views.table.upkeep:Upkeep._release",

@@ -179,8 +179,7 @@ class Table:
 
     def _make_room(self, size: int) -> None:
         self._share.admit(size)
-        while len(self._host.fold.passives) > _PASSIVES_MAX:
-            self._upkeep.relieve()
+        self._upkeep.relieve(_PASSIVES_MAX)
 
 
 def _next(

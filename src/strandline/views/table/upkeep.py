@@ -1,9 +1,12 @@
 """What a table does when nobody waits: rows become files, files are merged, what is gone goes.
 
+One file is written at a time, and a writer that brings rows faster than they are written waits for
+that file alone: not for the files after it, and not for a merge.
+
 One turn, without the view's lock but for moments:
 
-1. The log is synced, then each passive becomes a file, oldest first. A file's rows are never ahead
-   of what is durable on the log.
+1. The log is synced, then each passive that is there becomes a file, oldest first. A file's rows
+   are never ahead of what is durable on the log.
 2. Neighbouring files are merged, one bounded step a turn.
 3. Events older than the retention are deleted, by a record as any delete is: a twentieth of the
    retention at a time, so that there are few such records.
@@ -38,11 +41,16 @@ _STEPS = 20
 
 
 class Upkeep:
-    """The background work of one table. Safe from many threads; one works at a time."""
+    """The background work of one table. Safe from many threads."""
 
     def __init__(self, host: Host[TableFold]) -> None:
         self._host = host
         self._working = threading.Lock()
+        """Held for a turn or a merge. No thread that brings rows takes it."""
+        self._file_ended = threading.Condition()
+        self._is_writing = False
+        self._files_ended = 0
+        """Files that were written, or failed."""
         self._swept_at = host.world.clock.monotonic()
 
     def turn(self) -> None:
@@ -50,7 +58,8 @@ class Upkeep:
         if self._host.fold.segments.readonly or not self._working.acquire(blocking=False):
             return
         try:
-            self._write_passives()
+            for _ in self._host.fold.passives:  # those that come meanwhile are for the next turn
+                self._write_oldest()
             self._merge()
             self._retain()
             self._release()
@@ -62,12 +71,12 @@ class Upkeep:
         """Everything that is in memory becomes a file, now."""
         with self._host.reading() as fold:
             fold.swap()
-        with self._working:
-            self._write_passives()
+        while self._write_oldest():
+            pass
 
-    def relieve(self) -> None:
-        """Write one passive: for whoever brings rows faster than they are written."""
-        with self._working:
+    def relieve(self, passives_max: int) -> None:
+        """Return when at most so many passives are left; writes them unless another thread does."""
+        while len(self._host.fold.passives) > passives_max:
             self._write_oldest()
 
     def merge_all(self) -> None:
@@ -76,11 +85,23 @@ class Upkeep:
             while self._merge():
                 pass
 
-    def _write_passives(self) -> None:
-        while self._write_oldest():
-            pass
-
     def _write_oldest(self) -> bool:
+        """Write the oldest passive, or wait for the thread that does; False when there is none."""
+        with self._file_ended:
+            if self._is_writing:
+                ended = self._files_ended
+                self._file_ended.wait_for(lambda: self._files_ended != ended)
+                return True
+            self._is_writing = True
+        try:
+            return self._write()
+        finally:
+            with self._file_ended:
+                self._is_writing = False
+                self._files_ended += 1
+                self._file_ended.notify_all()
+
+    def _write(self) -> bool:
         host = self._host
         with host.lock:
             fold = host.fold
