@@ -21,7 +21,9 @@ from pyspark.sql import SparkSession
 
 from strandline.env.clock import Clock, SystemClock
 from strandline.env.disk import OsDisk
+from strandline.errors import Invalid
 from strandline.spark.failures import plain_errors, told_briefly
+from strandline.spark.sessions import is_connect
 from strandline.topic.progress import Progress
 
 if TYPE_CHECKING:
@@ -49,6 +51,11 @@ class SparkEngine:
     ) -> Iterator[tuple[int, Result]]:
         if not tasks:
             return
+        if is_connect(self._spark):
+            raise Invalid(
+                "pipelines need a classic Spark session, not one of Spark Connect: "
+                "use strandline.spark.session(master)"
+            )
         context = self._spark.sparkContext
         results: Any = context.accumulator([], _Collected())
         tag = f"strandline-{OsDisk().random_id().hex()}"

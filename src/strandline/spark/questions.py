@@ -39,7 +39,7 @@ from strandline.query.shape import shape_of
 from strandline.query.sources import Snapshots
 from strandline.query.telling import told
 from strandline.spark.failures import plain_errors
-from strandline.spark.rooms import room, views
+from strandline.spark.rooms import Views, room, views
 from strandline.spark.rows import frame_of
 from strandline.spark.watching import watched
 from strandline.store import Store
@@ -171,7 +171,7 @@ class _Asked:
         """The rows of one event that fulfil its condition."""
         with views(self._session) as made:
             scan = msgspec.structs.replace(scan, relation=made.add(self._rows(scan, None)))
-            return self._collected(self._ask(sql_of_scan(scan, "spark")))
+            return self._collected(self._ask(made, sql_of_scan(scan, "spark")))
 
     def frame(self, plan: Plan) -> DataFrame:
         """The whole plan, not calculated yet."""
@@ -184,7 +184,7 @@ class _Asked:
             unordered = not (plan.order_asked or plan.figures or plan.steps)
             if unordered and self._rows_max > ORDERED_ROWS_MAX:  # as ``execute.py`` says
                 plan = msgspec.structs.replace(plan, order=())
-            return self._ask(sql(plan, "spark")).toDF(*plan.names)
+            return self._ask(made, sql(plan, "spark")).toDF(*plan.names)
 
     def _rows(self, scan: Scan, top: Top | None) -> DataFrame:
         with self._profile.timed("plan", self.clock):
@@ -199,9 +199,9 @@ class _Asked:
         )
         return found
 
-    def _ask(self, text: str) -> DataFrame:
+    def _ask(self, made: Views, text: str) -> DataFrame:
         self._profile.sql.append(text)
-        return self._session.sql(text)
+        return made.sql(text)
 
     def _collected(self, frame: DataFrame) -> pa.Table:
         with self._profile.timed("calculate", self.clock):

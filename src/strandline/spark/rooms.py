@@ -10,15 +10,18 @@ sources up there: so a room knows ours, too.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import itertools
 import threading
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from pyspark.sql import DataFrame, SparkSession
 
-from strandline.spark.sessions import register
+from strandline.spark.sessions import is_connect, register
 
 _SETTINGS = {
     "spark.sql.ansi.enabled": "true",
@@ -38,35 +41,66 @@ def room(spark: SparkSession, timezone: str = "UTC") -> SparkSession:
         made = _rooms.setdefault(spark, {})
         if timezone not in made:
             session = register(spark.newSession())
+            if is_connect(spark):
+                atexit.register(_close, weakref.ref(spark), session)
             for name, value in {**_SETTINGS, "spark.sql.session.timeZone": timezone}.items():
                 session.conf.set(name, value)
             made[timezone] = session
         return made[timezone]
 
 
-class Views:
-    """Frames with names, as long as a question is read. Owned by one thread."""
+def _close(caller: Callable[[], Any], session: Any) -> None:
+    """Close the connection of a room before its client does so at the exit of the process.
 
-    def __init__(self) -> None:
-        self._names: list[str] = []
+    The client asks the server first, and tries for minutes when that was stopped with the caller's
+    session, as a local one is.
+    """
+    spark = caller()
+    if spark is not None and not spark.is_stopped:
+        session.client.release_session()
+    session.client.close()
+
+
+class Views:
+    """Frames with names, as long as a question is read. Owned by one thread.
+
+    A classic session resolves the names when it is given the text. A session of Spark Connect does
+    so whenever the frame is used, so there the frames travel with the text.
+    """
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self._frames: dict[str, Any] = {}
 
     def add(self, frame: DataFrame) -> str:
         """A name for a frame that is nobody else's."""
         name = f"strandline_{next(_numbers)}"
-        frame.createOrReplaceTempView(name)
-        self._names.append(name)
+        self._frames[name] = frame
+        if not is_connect(self._session):
+            frame.createOrReplaceTempView(name)
         return name
 
-    def leave(self, session: SparkSession) -> None:
-        while self._names:
-            session.catalog.dropTempView(self._names.pop())
+    def sql(self, text: str) -> DataFrame:
+        """The frame of a text that names views, quoted."""
+        if not is_connect(self._session) or not self._frames:
+            return self._session.sql(text)
+        text = text.replace("{", "{{").replace("}", "}}")
+        for name in self._frames:
+            text = text.replace(f"`{name}`", f"{{{name}}}")
+        return self._session.sql(text, **self._frames)
+
+    def leave(self) -> None:
+        while self._frames:
+            name, _ = self._frames.popitem()
+            if not is_connect(self._session):
+                self._session.catalog.dropTempView(name)
 
 
 @contextlib.contextmanager
 def views(session: SparkSession) -> Iterator[Views]:
     """Views for one question. What was asked of them goes on when they have gone."""
-    made = Views()
+    made = Views(session)
     try:
         yield made
     finally:
-        made.leave(session)
+        made.leave()

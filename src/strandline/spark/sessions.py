@@ -70,18 +70,30 @@ def conf_of(master: str, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Teach a session ``format("strandline")``."""
+    """Teach a session ``format("strandline")``, classic or of Spark Connect."""
     if spark not in _known:
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-        # Spark refuses a name that the active session knows, and that may be another one.
-        java = SparkSession._get_j_spark_session_class(spark._jvm)
-        active = java.getActiveSession()
-        java.setActiveSession(spark._jsparkSession)
-        spark.dataSource.register(StrandlineSource)
-        if active.isDefined():
-            java.setActiveSession(active.get())
+        if is_connect(spark):
+            spark.dataSource.register(StrandlineSource)
+        else:
+            _register_classic(spark)
         _known.add(spark)
     return spark
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether a session talks to a Spark Connect server: it has no JVM and no SparkContext here."""
+    return not isinstance(spark, SparkSession)
+
+
+def _register_classic(spark: SparkSession) -> None:
+    # Spark refuses a name that the active session knows, and that may be another one.
+    java = SparkSession._get_j_spark_session_class(spark._jvm)
+    active = java.getActiveSession()
+    java.setActiveSession(spark._jsparkSession)
+    spark.dataSource.register(StrandlineSource)
+    if active.isDefined():
+        java.setActiveSession(active.get())
 
 
 def check_java() -> str:

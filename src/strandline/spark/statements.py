@@ -68,7 +68,7 @@ def sql(
         tree = _spoken(asked, params)
         with views(session) as made, plain_errors(), _told():
             _name(session, made, tree, relations)
-            found = session.sql(tree.sql("spark", unsupported_level=ErrorLevel.RAISE))
+            found = made.sql(tree.sql("spark", unsupported_level=ErrorLevel.RAISE))
             clock = SystemClock()
             return Result(_unsigned(watched(session, found.toArrow, progress, clock)))
 

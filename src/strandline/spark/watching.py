@@ -6,19 +6,23 @@ is cancelled.
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
-from pyspark import InheritableThread
+from pyspark import InheritableThread, SparkContext
 from pyspark.sql import SparkSession
 
 from strandline.env.clock import Clock
 from strandline.env.disk import OsDisk
+from strandline.spark.sessions import is_connect
 from strandline.topic.progress import Progress, silent
 
 Result = TypeVar("Result")
 
+TASKS = "tasks of Spark"
+"""The step under which they are shown."""
 _LOOK_S = 0.2
 
 
@@ -28,41 +32,98 @@ def watched(
     """What an action gives; meanwhile its tasks are counted."""
     if progress is silent:
         return act()
-    group = f"strandline-{OsDisk().random_id().hex()}"
+    counter = _ConnectCounter(spark) if is_connect(spark) else _ClassicCounter(spark)
     results: list[Result] = []
     failures: list[Exception] = []
     ended = threading.Event()
 
     def work() -> None:
         try:
-            spark.sparkContext.setJobGroup(group, "a question")
-            results.append(act())
+            with counter.begun():
+                results.append(act())
         except Exception as error:  # noqa: BLE001 - raised where it is waited for
             failures.append(error)
         finally:
             ended.set()
 
-    InheritableThread(target=work, name="strandline-spark-question", daemon=True).start()
+    name = "strandline-spark-question"
+    InheritableThread(target=work, session=spark, name=name, daemon=True).start()
     try:
         while not ended.is_set():
             clock.wait(ended, _LOOK_S)
-            done, total = _tasks(spark, group)
+            done, total = counter.tasks()
             if total:
-                progress("tasks of Spark", done, total)
+                progress(TASKS, done, total)
     finally:
         if not ended.is_set():
-            spark.sparkContext.cancelJobGroup(group)
+            counter.cancel()
             ended.wait()
     if failures:
         raise failures[0]
+    _, total = counter.tasks()
+    progress(TASKS, max(1, total), max(1, total))  # skipped tasks are not counted as done
     return results[0]
 
 
-def _tasks(spark: SparkSession, group: str) -> tuple[int, int]:
-    """Tasks that are done, and those there are, of stages that have begun."""
-    tracker = spark.sparkContext.statusTracker()
+class _ClassicCounter:
+    """Tasks of a job group. ``begun`` is for the thread that runs the action."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._context = spark.sparkContext
+        self._group = f"strandline-{OsDisk().random_id().hex()}"
+
+    @contextlib.contextmanager
+    def begun(self) -> Iterator[None]:
+        self._context.setJobGroup(self._group, "a question")
+        yield
+
+    def tasks(self) -> tuple[int, int]:
+        """Tasks that are done, and those there are, of stages that have begun."""
+        return tasks_of(self._context, self._context.statusTracker().getJobIdsForGroup(self._group))
+
+    def cancel(self) -> None:
+        self._context.cancelJobGroup(self._group)
+
+
+class _ConnectCounter:
+    """The same over Spark Connect, whose client calls a handler on the thread of the action."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark: Any = spark  # its type has no handlers that are plain functions
+        self._tag = f"strandline-{OsDisk().random_id().hex()}"
+        self._thread = 0
+        self._found = (0, 0)
+
+    @contextlib.contextmanager
+    def begun(self) -> Iterator[None]:
+        self._thread = threading.get_ident()
+        self._spark.addTag(self._tag)
+        self._spark.registerProgressHandler(self)
+        try:
+            yield
+        finally:
+            self._spark.removeProgressHandler(self)
+            self._spark.removeTag(self._tag)
+
+    def __call__(self, stages: Iterable[Any] | None, **others: Any) -> None:
+        del others
+        if stages is not None and threading.get_ident() == self._thread:
+            found = list(stages)
+            done = sum(stage.num_completed_tasks for stage in found)
+            self._found = (done, sum(stage.num_tasks for stage in found))
+
+    def tasks(self) -> tuple[int, int]:
+        return self._found
+
+    def cancel(self) -> None:
+        self._spark.interruptTag(self._tag)
+
+
+def tasks_of(context: SparkContext, jobs: Iterable[int]) -> tuple[int, int]:
+    """Tasks that are done, and those there are, of the stages of some jobs that have begun."""
+    tracker = context.statusTracker()
     done, total = 0, 0
-    for job in tracker.getJobIdsForGroup(group):
+    for job in jobs:
         info = tracker.getJobInfo(job)
         for stage in info.stageIds if info is not None else ():
             found = tracker.getStageInfo(stage)
