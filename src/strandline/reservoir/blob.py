@@ -2,7 +2,8 @@
 
 They stay the pieces that they were: a file in one piece is made only for stores that want it so.
 Joining sixty megabytes into fresh memory takes longer than everything else that is done with them.
-When the file is stored it drops the pages, and what is left tells where they are.
+When the file is stored it drops the pages, and what is left tells where they are. A small file may
+keep them, to be merged with others (``pool.py``).
 """
 
 from __future__ import annotations
@@ -70,6 +71,11 @@ class Blob:
         """The same in one piece."""
         return b"".join((self._index, *self._pages))
 
+    def pieces(self) -> list[bytes] | None:
+        """The same as it is in memory; None once the pages are dropped."""
+        pages = self._pages
+        return [self._index, *pages] if pages else None
+
     def find(self, page_id: int) -> int | None:
         """The number of the row of a page, None when it is not in here."""
         if self._places is None:  # made when somebody asks: most files are never asked
@@ -82,5 +88,5 @@ class Blob:
         return pages[at] if pages else None
 
     def drop(self) -> None:
-        """The object store has the pages."""
+        """The object store has the pages, and they are not needed here."""
         self._pages = []

@@ -5,6 +5,9 @@ A committed page is in one of three places, and a reader asks in this order:
     waiting     committed, in no file yet: leftovers of many sessions, which share a file
     table       its file is on its way (``flying``, in memory) or in the object store
 
+Small files will be merged with others soon. Where that would cost a request for each, they are kept
+in memory as well: the newest, up to half of a full file.
+
 Full files of a session go their way before the session commits; the table learns of their pages
 when it does. Two locks: ``committing`` is held by a commit and by a whole checkpoint, so a commit
 is in one checkpoint or in the next, whole. ``lock`` is held for moments, inside it or alone.
@@ -61,6 +64,10 @@ class Pool:
         self._waiting: dict[int, bytes] = {}
         self._waiting_bytes = 0
         self._flying: dict[int, Blob] = {}
+        self._kept: dict[int, Blob] = {}
+        self._kept_bytes = 0
+        self._kept_bytes_max = settings.file_bytes // 2 if reader.is_distant else 0
+        self._small_bytes = settings.compact_share * settings.file_bytes
         self._numbers = itertools.count()
         self._owners: dict[int, int] = {}
         self._read_page = reader.read
@@ -70,6 +77,11 @@ class Pool:
     @property
     def waiting_bytes(self) -> int:
         return self._waiting_bytes
+
+    @property
+    def kept_bytes(self) -> int:
+        """Small files in memory that the object store has as well."""
+        return self._kept_bytes
 
     def __len__(self) -> int:
         """Committed pages."""
@@ -190,11 +202,30 @@ class Pool:
         return blob
 
     def stored(self, file_id: int) -> None:
-        """The object store has the file: its memory can go."""
+        """The object store has the file: its memory can go, unless it is soon to be merged."""
         with self.lock:
             blob = self._flying.pop(file_id, None)
-            if blob is not None:
-                blob.drop()
+            if blob is None:
+                return
+            self._kept[file_id] = blob
+            self._kept_bytes += blob.entry.ref.size
+            if blob.entry.ref.size >= self._small_bytes:
+                self._drop_kept(file_id)
+            while self._kept_bytes > self._kept_bytes_max:
+                self._drop_kept(next(iter(self._kept)))
+
+    def drop_kept(self, file_ids: Iterable[int]) -> None:
+        """Files that will not be merged."""
+        with self.lock:
+            for file_id in file_ids:
+                self._drop_kept(file_id)
+
+    def content(self, file_id: int) -> bytes | None:
+        """A whole file, if it is in memory."""
+        with self.lock:
+            blob = self._flying.get(file_id) or self._kept.get(file_id)
+            pieces = None if blob is None else blob.pieces()
+        return None if pieces is None else b"".join(pieces)
 
     def is_flying(self, file_id: int) -> bool:
         return file_id in self._flying
@@ -257,6 +288,12 @@ class Pool:
         """Files of a session that has thought better of it."""
         with self.lock:
             self.abandoned += [blob.file_id for blob in blobs]
+
+    def _drop_kept(self, file_id: int) -> None:
+        blob = self._kept.pop(file_id, None)
+        if blob is not None:
+            self._kept_bytes -= blob.entry.ref.size
+            blob.drop()
 
     def _remember(self, page_id: int, place: Place, ref: FileRef) -> None:
         if len(self._spots) >= SPOTS_MAX:

@@ -64,6 +64,11 @@ class PageReader:
         self._repairs: Flights[bytes] = Flights()
         self._open_file = self._files.open  # on the way of every read
 
+    @property
+    def is_distant(self) -> bool:
+        """Whether reading a file always costs a request."""
+        return self._cache is None and not isinstance(self._files, _FolderFiles)
+
     def read(self, page_id: int, place: Place, file: FileRef) -> bytes:
         """The bytes of a page as they were stored."""
         opened = None

@@ -9,9 +9,9 @@
 
 A request counts when it is made, whatever comes of it; those of a stream when it has ended, and
 bytes when they have arrived. What the store behind repeats by itself, when there was no answer, is
-not seen here. A folder of this machine
-is counted as if it were a distant store, and pages that are read straight from its files are no
-requests: so the figures tell what the same work asks of a bucket, but for reading pages.
+not seen here. A folder of this machine is counted as if it were a distant store, but pages and
+files to merge that are read straight from it are not requests: the figures are those that the same
+work has in a bucket, except for reading pages and for merging files of an earlier opening.
 """
 
 from __future__ import annotations

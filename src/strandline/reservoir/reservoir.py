@@ -58,6 +58,8 @@ class ReservoirStatistics(msgspec.Struct, frozen=True, kw_only=True):
     dead_bytes: int
     garbage_files: int
     waiting_bytes: int
+    kept_bytes: int
+    """Small files in memory that are stored as well, to be merged without a request."""
     damaged_files: tuple[int, ...]
     """Files that a compaction could not copy; their pages are where they were."""
 
@@ -180,7 +182,9 @@ class Reservoir:
             version = pool.next_version
             self._compact(version)
             with pool.lock:
-                self._state.files.bury(garbage.dead_files(self._state, version), version)
+                dead = garbage.dead_files(self._state, version)
+                self._state.files.bury(dead, version)
+            pool.drop_kept(dead)
             self._flush_if_many()
             self._uploads.finish()
             # From here to the pending object nothing may fail: the table has pages of a bundle.
@@ -225,6 +229,7 @@ class Reservoir:
             dead_bytes=sum(entry.dead_bytes for entry in live),
             garbage_files=garbage_files,
             waiting_bytes=self._pool.waiting_bytes,
+            kept_bytes=self._pool.kept_bytes,
             damaged_files=tuple(sorted(self._damaged)),
         )
 
@@ -323,7 +328,9 @@ class Reservoir:
             waiting_bytes=self._pool.waiting_bytes,
         ):
             try:
-                data = compaction.fetch(self._objects, self._cache, entry.ref)
+                data = self._pool.content(entry.ref.file_id)
+                if data is None:
+                    data = compaction.fetch(self._objects, self._cache, entry.ref)
                 compaction.move(self._pool, entry.ref, data)
             except (Corrupt, NotFound):
                 self._damaged.add(entry.ref.file_id)
