@@ -4,8 +4,13 @@ The choice is that of a patient packer. A file is worth a look when its live byt
 share of a full one. Such files are gathered until they would fill a new file; what is gathered but
 fills none is rewritten only when it is many files, or at least half of a full one.
 
-Not touched are files of this checkpoint, and bundles that no snapshot covers yet: their objects are
-needed for their checkpoints. A file with nothing alive is not read at all.
+Not touched are bundles that no snapshot covers yet: their objects are needed for their checkpoints.
+A file with nothing alive is not read at all.
+
+A file that this checkpoint would be the first to list has dead pages when they were written again
+after it was sent: by a map that is larger than its memory and its spill, nearly all of them. It is
+rewritten when less than ``NEW_SHARE`` of it is alive, so that no checkpoint stores more than half
+as much again as is alive in it. No version needs the old file, and it is deleted at once.
 
 Pages are copied only when the whole file is what the checkpoint lists (CRC-64) and each page passes
 its own checksum. A file that fails stays as it is: nothing is lost by not rewriting it.
@@ -28,6 +33,9 @@ from strandline.reservoir.packing import pack, unpack
 from strandline.reservoir.pool import Pool
 from strandline.reservoir.requests import CountedObjects
 
+NEW_SHARE = 2 / 3
+"""Of a file that no checkpoint lists yet: with less of it alive it is rewritten."""
+
 LEFT_OVER_MAX = 5
 """More files than this are rewritten although they do not fill one."""
 
@@ -38,6 +46,17 @@ def is_movable(entry: FileEntry, version: int, snapshot_version: int) -> bool:
     if entry.added_at >= version:
         return False
     return not keys.is_bundle(file_id) or keys.bundle_version(file_id) < snapshot_version
+
+
+def superseded(entries: Iterable[FileEntry], version: int) -> list[FileEntry]:
+    """Of the files that the checkpoint of this version is the first to list, those to rewrite."""
+    return [
+        entry
+        for entry in entries
+        if entry.added_at >= version
+        and not entry.is_dead
+        and entry.live_bytes < NEW_SHARE * entry.ref.size
+    ]
 
 
 def pick(

@@ -110,6 +110,12 @@ class FileTable:
             self._changed.discard(file_id)
             self._dropped.add(file_id)
 
+    def withdraw(self, file_ids: Iterable[int]) -> None:
+        """These have no live page, and no checkpoint has listed them."""
+        for file_id in file_ids:
+            del self.live[file_id]
+            self._changed.discard(file_id)
+
     def keep_name(self, file_id: int, version: int) -> None:
         """An opening began with this object; the oldest of too many becomes garbage."""
         self.names.add(file_id)

@@ -29,6 +29,16 @@ def dead_files(state: State, version: int) -> list[int]:
     ]
 
 
+def unlisted_files(state: State, version: int) -> list[int]:
+    """Files that nothing alive is in, and that the checkpoint of this version would be the first to
+    list: no version needs them."""
+    return [
+        file_id
+        for file_id, entry in state.files.live.items()
+        if entry.is_dead and entry.added_at >= version
+    ]
+
+
 def old_files(state: State, keep_versions: int) -> list[int]:
     """Garbage that no version needs any more that can be recovered."""
     oldest = state.version - keep_versions

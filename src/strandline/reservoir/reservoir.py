@@ -23,6 +23,7 @@ from strandline.reservoir import compaction, garbage, keys, opening, recovery
 from strandline.reservoir.blob import Blob
 from strandline.reservoir.cache.cache import Cache
 from strandline.reservoir.checkpointing import Pending, check_meta
+from strandline.reservoir.files import FileEntry
 from strandline.reservoir.pages import Place
 from strandline.reservoir.pool import CLOSED, Pool
 from strandline.reservoir.reading import PageReader
@@ -181,11 +182,9 @@ class Reservoir:
             self._settle()
             version = pool.next_version
             self._compact(version)
-            with pool.lock:
-                dead = garbage.dead_files(self._state, version)
-                self._state.files.bury(dead, version)
-            pool.drop_kept(dead)
             self._flush_if_many()
+            self._rewrite_new_files(version)
+            self._leave_dead_files(version)
             self._uploads.finish()
             # From here to the pending object nothing may fail: the table has pages of a bundle.
             with pool.all_or_nothing("a checkpoint"):
@@ -312,21 +311,42 @@ class Reservoir:
         if self._pool.placed:
             self._pool.flush()
 
+    def _leave_dead_files(self, version: int) -> None:
+        """The checkpoint of this version lists no file without a live page."""
+        pool, state = self._pool, self._state
+        with pool.lock:
+            dead = garbage.dead_files(state, version)
+            unlisted = garbage.unlisted_files(state, version)
+            state.files.bury(dead, version)
+            state.files.withdraw(unlisted)
+            pool.abandoned += unlisted
+        pool.drop_kept([*dead, *unlisted])
+
     def _compact(self, version: int) -> None:
         settings, made = self._settings, self._state
         movable = [
             entry
             for entry in made.files.live.values()
-            if compaction.is_movable(entry, version, made.snapshot_version)
-            and not entry.is_dead
-            and entry.ref.file_id not in self._damaged
+            if compaction.is_movable(entry, version, made.snapshot_version) and not entry.is_dead
         ]
-        for entry in compaction.pick(
-            movable,
-            file_bytes=settings.file_bytes,
-            share=settings.compact_share,
-            waiting_bytes=self._pool.waiting_bytes,
-        ):
+        self._rewrite(
+            compaction.pick(
+                [entry for entry in movable if entry.ref.file_id not in self._damaged],
+                file_bytes=settings.file_bytes,
+                share=settings.compact_share,
+                waiting_bytes=self._pool.waiting_bytes,
+            )
+        )
+
+    def _rewrite_new_files(self, version: int) -> None:
+        """Files of this checkpoint, once nothing waits that could supersede their pages."""
+        chosen = compaction.superseded(self._state.files.live.values(), version)
+        if chosen and self._settings.compact_share:
+            self._rewrite(chosen)
+            self._pool.flush()
+
+    def _rewrite(self, entries: Iterable[FileEntry]) -> None:
+        for entry in entries:
             try:
                 data = self._pool.content(entry.ref.file_id)
                 if data is None:
