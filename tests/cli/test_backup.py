@@ -122,7 +122,7 @@ def test_old_backups_are_pruned(command, place):
         command("checkpoint")
         command("backup", "--to", place)
 
-    pruned = command("backup", "prune", "--keep", "1", "--grace", "0", "--from", place)
+    pruned = command("backup", "prune", "--keep", "1", "--grace", "0", "--from", place, "--yes")
 
     assert "1, 2" in pruned.out
     listed = command("backup", "list", "--from", place, "--output", "jsonl")

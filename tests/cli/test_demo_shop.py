@@ -45,7 +45,7 @@ def test_the_shop_is_served_and_new_orders_come_in(program: Program, tmp_path: P
 def test_it_ends_by_itself_and_removes_its_folder(program: Program, tmp_path: Path):
     program.environment["TMPDIR"] = str(tmp_path)
 
-    answer = program.run("demo", "--for", "0.5", "--no-pipeline")
+    answer = program.run("demo", "--for", "500ms", "--no-pipeline")
 
     assert answer.code == 0, answer.err
     assert list(tmp_path.glob("strandline-demo-*")) == []

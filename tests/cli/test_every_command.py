@@ -40,7 +40,7 @@ tail orders -n 1
 topic ls
 topic info orders
 topic alter news --ttl 30d
-topic trim news --before 1
+topic trim news --before 1 --yes
 topic rm news --yes
 
 # views
@@ -89,7 +89,7 @@ series range gps bus
 series latest gps
 series ls gps
 series stats gps
-series retain gps --floor 5
+series retain gps --floor 5 --yes
 
 # measurements
 metrics write usage
@@ -145,7 +145,7 @@ repair --dry-run
 backup --to backups
 backup ls --from backups
 backup verify --from backups --quick
-backup prune --from backups --keep 1
+backup prune --from backups --keep 1 --yes
 restore --from backups --to restored
 
 # pages
@@ -156,7 +156,7 @@ reservoir clean data --version views --yes
 
 # serving
 serve --data data --bind 127.0.0.1:0 &
-demo --no-pipeline --for 0.1
+demo --no-pipeline --for 100ms
 
 # machine
 bench --seconds 0.01
@@ -189,7 +189,7 @@ MISTAKES = {
     "bad command language": "run SELEC",
     "bad sql": "sql 'selec 1'",
     "bad shell": "completion tcsh",
-    "bad time": "demo --for -1",
+    "bad time": "demo --for 5",
     "bad backup": "backup ls --from nowhere://x",
     "bad token": "token create --scopes nonsense",
 }

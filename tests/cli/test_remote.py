@@ -29,7 +29,7 @@ def test_topics_are_created_listed_shown_altered_trimmed_and_removed(remote: Rem
     remote("append", "a.orders", "tea", "cake", "--tag", "eu")
     listed = remote("topic", "ls", "a.", "--output", "json")
     altered = remote("topic", "alter", "a.orders", "--ttl", "0", "--output", "json")
-    trimmed = remote("topic", "trim", "a.orders", "--match", "e*", "--output", "json")
+    trimmed = remote("topic", "trim", "a.orders", "--match", "e*", "--yes", "--output", "json")
     info = remote("topic", "info", "a.orders", "--output", "json")
     removed = remote("topic", "rm", "a.orders", "--yes", "--output", "json")
     again = remote("topic", "info", "a.orders")

@@ -182,7 +182,7 @@ def test_points_before_a_floor_are_forgotten_and_leave_the_log(command: Command,
     for at in range(10):
         command("series", "append", "gps", "bus", "x", "--at", str(at))
 
-    done = command("series", "retain", "gps", "--floor", "4", "--output", "json")
+    done = command("series", "retain", "gps", "--floor", "4", "--yes", "--output", "json")
 
     left = command("series", "range", "gps", "bus", "--output", "json").json
     assert done.json == {"floor": 4, "released": 4, "waiting": 0}

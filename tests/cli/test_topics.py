@@ -32,7 +32,7 @@ def test_list_is_a_table_for_a_person(command: Command):
 
 def test_an_empty_store_has_an_empty_list(command: Command):
     command("append", "only", "x")
-    command("topic", "delete", "only")
+    command("topic", "delete", "only", "--yes")
 
     assert command("topic", "list").out == ""
     assert command("topic", "list", "--output", "json").json == []
@@ -124,7 +124,7 @@ def test_delete_takes_the_topic_with_its_records(command: Command):
     command("append", "orders", "tea")
 
     refused = command("topic", "delete", "orders", "--if-empty")
-    answer = command("topic", "delete", "orders", "--output", "json")
+    answer = command("topic", "delete", "orders", "--yes", "--output", "json")
 
     assert refused.code == 2
     assert answer.json == {"topic": "orders", "deleted": True, "records": 1}
@@ -135,8 +135,8 @@ def test_trim_deletes_below_a_seq_and_by_tag(command: Command):
     for tag in ("eu-1", "eu-2", "us"):
         command("append", "orders", "x", "y", "--tag", tag)
 
-    by_tag = command("topic", "trim", "orders", "--match", "eu-2", "--output", "json").json
-    below = command("topic", "trim", "orders", "--before", "3", "--output", "json").json
+    by_tag = command("topic", "trim", "orders", "--match", "eu-2", "--yes", "--output", "json").json
+    below = command("topic", "trim", "orders", "--before", "3", "-y", "--output", "json").json
     left = command("read", "orders", "--output", "jsonl").json_lines
     silent = command("topic", "trim", "orders")
 

@@ -11,6 +11,7 @@ from strandline.backup.backups import BackupInfo, Backups
 from strandline.backup.copier import GRACE_S
 from strandline.backup.verify import BackupProblem, BackupReport
 from strandline.cli import cells
+from strandline.cli.asking import Yes, ask
 from strandline.cli.cells import Made, Row, row_of
 from strandline.cli.opening import must_exist
 from strandline.cli.options import PRINTED, TARGET, Flag, Printed, Target, milliseconds
@@ -97,9 +98,12 @@ def prune(
     keep: int,
     source: From,
     grace: str = f"{round(GRACE_S)}s",
+    yes: Yes = False,
     printed: Printed = PRINTED,
 ) -> None:
     """Remove old backups, and the objects that only they needed.
+
+    It asks first; without a terminal it needs `--yes`.
 
     Parameters
     ----------
@@ -109,7 +113,10 @@ def prune(
         Leave younger objects alone: they may belong to a backup that is being taken.
     """
     with Backups(source) as backups:
-        pruned = backups.prune(keep=keep, grace_s=milliseconds(grace) / 1000)
+        grace_s = milliseconds(grace) / 1000
+        if not yes:
+            ask(f"Remove all backups in {source} but the newest {keep}?")
+        pruned = backups.prune(keep=keep, grace_s=grace_s)
     facts = {
         "backups removed": cells.text(pruned.backups),
         "objects removed": f"{pruned.objects}, {cells.size(pruned.bytes)}",

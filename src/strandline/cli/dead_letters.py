@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from strandline.cli import cells
-from strandline.cli.asking import ask
+from strandline.cli.asking import Yes, ask
 from strandline.cli.cells import Json, Made, Row, fact_row, row_of
 from strandline.cli.options import VIEW_TARGET, Flag, ViewTarget, microseconds
 from strandline.cli.output import output
@@ -121,7 +121,7 @@ def purge(
     /,
     *,
     dry_run: Flag = False,
-    yes: Annotated[Flag, Parameter(name=["--yes", "-y"])] = False,
+    yes: Yes = False,
     meant: Meant = ALL,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
@@ -131,8 +131,6 @@ def purge(
     ----------
     dry_run
         Only say how many it would be.
-    yes
-        Do not ask.
     """
     where = meant.where()
     with changing(target, "queue", name, queue_of) as queue:

@@ -25,7 +25,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from strandline.cli.demo_shop import Feed, fill
-from strandline.cli.options import Flag
+from strandline.cli.options import Flag, milliseconds
 from strandline.client.connecting import connect
 from strandline.env.clock import SystemClock
 from strandline.errors import Invalid, StrandlineError, Unavailable
@@ -44,7 +44,7 @@ def demo(
     *,
     data: Annotated[str | None, Parameter(metavar="DIR")] = None,
     bind: Annotated[str, Parameter(metavar="HOST:PORT")] = "127.0.0.1:0",
-    seconds: Annotated[float | None, Parameter(name="--for", metavar="SECONDS")] = None,
+    duration: Annotated[str | None, Parameter(name="--for", metavar="DURATION")] = None,
     no_pipeline: Flag = False,
 ) -> None:
     """Start a server with a small live shop in it, and say what to try.
@@ -57,11 +57,12 @@ def demo(
         Keep the store here. Default: a temporary folder, which is removed at the end.
     bind
         Where to listen. Default: a free port of this machine.
-    seconds
-        End by itself after so long.
+    duration
+        End by itself after so long: 30s, 15m.
     no_pipeline
         Leave out the Spark pipeline.
     """
+    seconds = None if duration is None else milliseconds(duration) / 1000
     if seconds is not None and seconds <= 0:
         raise Invalid("--for is more than 0 seconds")
     console = Console(highlight=False, soft_wrap=True)

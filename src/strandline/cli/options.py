@@ -23,7 +23,6 @@ Shape = Literal["table", "json", "jsonl", "csv", "arrow"]
 SHAPES = "A table to read, one JSON value, one per line, CSV, or a stream of Arrow for programs."
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 _UNITS_MS = {
-    "": 1,
     "ms": 1,
     "s": 1000,
     "m": 60_000,
@@ -228,7 +227,9 @@ NOTHING_GIVEN = TopicOptions()
 
 
 def milliseconds(text: str) -> int:
-    """A duration such as 500ms, 30s, 15m, 24h, 7d; a bare number is milliseconds."""
+    """A duration such as 500ms, 30s, 15m, 24h, 7d, or 0; any other number needs its unit."""
+    if text.strip() == "0":
+        return 0
     return _quantity(text, _UNITS_MS, "a duration", "500ms, 30s, 15m, 24h, 7d")
 
 

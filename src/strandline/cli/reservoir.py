@@ -14,9 +14,9 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from strandline.cli import cells
-from strandline.cli.asking import ask
+from strandline.cli.asking import Yes, ask
 from strandline.cli.cells import Made, Row, row_of
-from strandline.cli.options import PRINTED, Flag, Printed
+from strandline.cli.options import PRINTED, Printed
 from strandline.cli.output import output, print_report
 from strandline.cli.progress import Bar
 from strandline.env.object_store import open_objects
@@ -102,17 +102,12 @@ def clean(
     /,
     *,
     version: Version = DEFAULT,
-    yes: Annotated[Flag, Parameter(name=["--yes", "-y"])] = False,
+    yes: Yes = False,
     printed: Printed = PRINTED,
 ) -> None:
     """Delete what was set aside because a damaged version may have needed it. It asks first.
 
     Whoever has the reservoir open for writing is fenced by this, and stops.
-
-    Parameters
-    ----------
-    yes
-        Do not ask.
     """
     done = {"objects": 0, "bytes": 0}
     with _opened(url, version) as objects:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from strandline.cli import cells
+from strandline.cli.asking import Yes, ask
 from strandline.cli.cells import Json, Made, Row, fact_row, row_of
 from strandline.cli.feed import value_of
 from strandline.cli.options import VIEW_TARGET, Flag, ViewTarget, microseconds
@@ -155,8 +156,17 @@ def stats(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
 
 
 @app.command
-def retain(name: Name, /, *, floor: str | None = None, target: ViewTarget = VIEW_TARGET) -> None:
+def retain(
+    name: Name,
+    /,
+    *,
+    floor: str | None = None,
+    yes: Yes = False,
+    target: ViewTarget = VIEW_TARGET,
+) -> None:
     """Forget all points before a floor, for good, and let their records leave the log.
+
+    With `--floor` it asks first; without a terminal it needs `--yes`.
 
     Those that no saved view has seen wait for the next save. A store does all this by itself when
     the series has a retention, after every save of its views.
@@ -176,6 +186,8 @@ def retain(name: Name, /, *, floor: str | None = None, target: ViewTarget = VIEW
             error.add_note(f"`strandline view alter series {name} --option retention=N` keeps less")
             raise error
         at = None if floor is None else _at(floor, series.statistics().unit)
+        if at is not None and not yes:
+            ask(f"Forget the points of {name!r} before {floor}?")
         output(target.output).one(row_of(series.run_retention(at)))
 
 

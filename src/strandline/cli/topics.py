@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Annotated
-
-from cyclopts import App, Parameter
+from cyclopts import App
 
 from strandline.cli import cells
+from strandline.cli.asking import Yes, ask
 from strandline.cli.cells import Cells, Made, Row, row_of
 from strandline.cli.opening import find_topic, read_again, reading, writing
 from strandline.cli.options import NOTHING_GIVEN, TARGET, Flag, Target, TopicOptions
@@ -113,10 +111,10 @@ def delete(
     /,
     *,
     if_empty: Flag = False,
-    yes: Annotated[Flag, Parameter(name=["--yes", "-y"])] = False,
+    yes: Yes = False,
     target: Target = TARGET,
 ) -> None:
-    """Delete a topic with all its records. On a terminal it asks first.
+    """Delete a topic with all its records. It asks first; without a terminal it needs `--yes`.
 
     Parameters
     ----------
@@ -124,13 +122,11 @@ def delete(
         Name of the topic.
     if_empty
         Refuse when it has records.
-    yes
-        Do not ask.
     """
     with writing(target, create=False) as store:
         statistics = find_topic(store, topic).statistics()
         if statistics.count and not (yes or if_empty):
-            _ask(f"Delete topic {topic!r} and its {statistics.count} records?")
+            ask(f"Delete topic {topic!r} and its {statistics.count} records?")
         store.delete_topic(topic, if_empty=if_empty)
         done = {"topic": topic, "deleted": True, "records": statistics.count}
         output(target.output).one(Made(done, {name: cells.text(it) for name, it in done.items()}))
@@ -143,9 +139,10 @@ def trim(
     *,
     before: int | None = None,
     match: str | None = None,
+    yes: Yes = False,
     target: Target = TARGET,
 ) -> None:
-    """Delete records of a topic for good.
+    """Delete records of a topic for good. It asks first; without a terminal it needs `--yes`.
 
     Parameters
     ----------
@@ -159,19 +156,13 @@ def trim(
     if before is None and match is None:
         raise Invalid("say what to delete: --before SEQ, --match TAG, or both")
     with writing(target, create=False) as store:
-        done = find_topic(store, topic).delete(before=before, match=match)
+        found = find_topic(store, topic)
+        if not yes:
+            below = "" if before is None else f" below seq {before}"
+            tagged = "" if match is None else f" with the tag {match!r}"
+            ask(f"Delete the records of {topic!r}{below}{tagged}?")
+        done = found.delete(before=before, match=match)
         output(target.output).one(row_of(done))
-
-
-def _ask(question: str) -> None:
-    """Let a person at a terminal think again."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        error = Invalid("nothing was deleted")
-        error.add_note("answer y to delete it, or give --yes")
-        raise error
 
 
 def _statistics(store: Store, name: str) -> TopicStatistics:
