@@ -284,8 +284,8 @@ class Store(Doors):
         """How the store is doing, at this moment."""
         writing = None if self.readonly else (self._space, self._scrubber, self._complaints)
         stand_ins = dict(self._lake.stand_ins)
-        failures = [shard.writer.failure for shard in self._shards if shard.writer.failure]
-        deaths = [*self._deaths, *map(str, failures)]
+        states = [shard.writer.failure or shard.writer.refusal for shard in self._shards]
+        deaths = [*self._deaths, *dict.fromkeys(str(state) for state in states if state)]
         return health_of(self._found, stand_ins, self._jobs, deaths, writing, closed=self._closed)
 
     def _complaints(self) -> list[str]:

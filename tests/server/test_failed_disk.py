@@ -92,7 +92,10 @@ def _check_told(server: Running) -> None:
         told = face.good("GET", "/v0/store")
         assert told["status"] == "red"
         assert any("sync" in reason for reason in told["reasons"])
-        assert face.refused("GET", "/v0/ready")[:2] == (503, "unavailable")
+        refused = face.refused("GET", "/v0/ready")
+        assert refused == (503, "unavailable", {"reason": "poisoned"})
+        alive = face.good("GET", "/v0/health")
+        assert (alive["status"], alive["reason"]) == ("degraded", "poisoned")
         numbers = face.good("GET", "/v0/metrics", headers={"accept": "application/json"})
         assert numbers["strandline_wal_read_only"] == [{"shard": "0", "value": 1}]
         assert {"status": "red", "value": 1} in numbers["strandline_store_health"]

@@ -1,8 +1,9 @@
 """Whether the server lives, whether it takes requests, and how its store is doing.
 
-``health`` is for who restarts processes: it says ok as long as the loop turns. ``ready`` is for who
-sends requests: it says no while the server goes down, and when the store does not work any more.
-Both are open to all, and tell nothing worth hiding.
+``health`` is for what restarts processes: it is 200 as long as the loop runs, with the status
+``degraded`` while the store accepts no appends. ``ready`` is for what sends requests: it is 503
+while the server goes down, and while the store accepts no appends. Both are open to all and return
+nothing worth hiding: the code of the error that appends get, without its text.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import importlib.metadata
 import msgspec
 from msgspec import UNSET
 
+from strandline.errors import StrandlineError
 from strandline.server.call import Call
 from strandline.server.routing import OPEN, Answer, Need, Route
+from strandline.store import Store
 from strandline.wire.health import Alive, Ready, StoreHealth
 from strandline.wire.problems import Refused
 
@@ -24,9 +27,11 @@ async def health(call: Call) -> Answer:
     """Tell that the server lives."""
     parts = call.parts
     known = call.who.kind != "nobody"
+    refusal = _refusal(parts.store)
     return Answer(
         Alive(
-            status="ok",
+            status="ok" if refusal is None else "degraded",
+            reason=UNSET if refusal is None else refusal.code,
             version=_VERSION,
             uptime_ms=round((parts.clock.monotonic() - parts.began_s) * 1000),
             store_id=parts.store.id if known else UNSET,
@@ -39,9 +44,15 @@ async def ready(call: Call) -> Answer:
     parts = call.parts
     if parts.draining:
         raise Refused(503, "shutting_down", "the server is going down", retry_after_s=1.0)
+    refusal = _refusal(parts.store)
     found = await parts.bridge.run(parts.store.health)
-    if found.status == "red":
-        raise Refused(503, "unavailable", "the store does not work: see /v0/store and the log")
+    if refusal is not None or found.status == "red":
+        raise Refused(
+            503,
+            "unavailable",
+            "the store accepts no appends: see /v0/store and the log",
+            detail={} if refusal is None else {"reason": refusal.code},
+        )
     return Answer(Ready(status="ready", wal_replay_complete=True, topics=parts.store.topic_count()))
 
 
@@ -55,6 +66,15 @@ async def store(call: Call) -> Answer:
             {**told, "store_id": parts.store.id, "readonly": parts.store.readonly}, StoreHealth
         )
     )
+
+
+def _refusal(store: Store) -> StrandlineError | None:
+    """Why appends are refused, without waiting for anything."""
+    for committer in store.committers:
+        found = committer.writer.failure or committer.writer.refusal
+        if found is not None:
+            return found
+    return None
 
 
 def _open(path: str, *, alive: bool) -> Route:

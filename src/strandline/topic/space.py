@@ -1,18 +1,22 @@
 """Watches free space: refuses appends before the disk is full, and takes them again after.
 
 Below the soft mark sealing and merging stop; below the hard mark appends are refused and the
-ballast file is given up, so that recovery and deletes have room.
+ballast file is given up, so that recovery and deletes have room. When appends begin to be refused
+for want of space, here or by the disk itself (a quota), and when that is over, it is logged.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 
 from strandline.env.disk import Disk
 from strandline.errors import DiskFull
 from strandline.settings import SpaceSettings
 from strandline.topic.layout import Layout
 from strandline.wal.shard import Shard
+
+_LOG = logging.getLogger("strandline")
 
 
 class SpaceWatch:
@@ -31,6 +35,7 @@ class SpaceWatch:
         self._layout = layout
         self._shards = shards
         self._settings = settings
+        self._is_refusing = False
 
     def run_once(self) -> None:
         """Look at the free space and open or close the door for appends."""
@@ -49,6 +54,17 @@ class SpaceWatch:
                 shard.writer.refuse(None)
         if self.level == "ok":
             self._ensure_ballast()
+        self._log_changes()
+
+    def _log_changes(self) -> None:
+        refusals = [shard.writer.refusal for shard in self._shards if shard.writer.refusal]
+        if bool(refusals) == self._is_refusing:
+            return
+        self._is_refusing = bool(refusals)
+        if refusals:
+            _LOG.error("appends are refused: %s", refusals[0])
+        else:
+            _LOG.warning("appends are accepted again: %d bytes are free", self.free)
 
     def make_room(self) -> None:
         """At opening: give the ballast up at once if what recovery has to write may not fit."""

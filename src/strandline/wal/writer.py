@@ -95,6 +95,8 @@ class Writer:
         self._limit = -1
         self._file_limit = -1
         self._refusal: StrandlineError | None = None
+        self._full: DiskFull | None = None
+        """Why the last new file could not be made, until one can."""
         self._ended = False
         self._owed: list[tuple[int, control.Message]] = []
         self._boot = codec.boot_number(files.disk.boot_id())
@@ -201,6 +203,11 @@ class Writer:
         self.turn_away(reason)
         self.release()
 
+    @property
+    def refusal(self) -> StrandlineError | None:
+        """Why records are refused although the shard works; None when they are accepted."""
+        return self._refusal or self._full
+
     def turn_away(self, reason: StrandlineError | None) -> None:
         """The same with the lock held."""
         self._refusal = reason
@@ -272,6 +279,7 @@ class Writer:
             path, size = self._next_spare(), self._next_size
             self.files.disk.prepare(path, size)
             self._spares.append((path, size))
+            self._full = None
 
     def _place_batch(
         self,
@@ -376,7 +384,9 @@ class Writer:
         try:
             self._rotate(size)
         except OSError as error:
-            raise as_unavailable(error, "the log") from error
+            failure = as_unavailable(error, "the log")
+            self._full = failure if isinstance(failure, DiskFull) else None
+            raise failure from error
         except BaseException as error:
             self.poison(f"the beginning of a file was interrupted ({error!r})")
             raise
@@ -435,6 +445,7 @@ class Writer:
         self._offset = codec.FILE_HEADER_SIZE
         self._file_limit = file_size
         self._next_size = min(self._settings.file_size_max, max(self._next_size, file_size) * 2)
+        self._full = None
         self._set_limit()
         self.rotations += 1
         self.files.add(WalFile(end_lsn, self.term, file_size, path, file))

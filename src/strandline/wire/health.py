@@ -9,13 +9,15 @@ from msgspec import UNSET, UnsetType
 
 
 class Alive(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """The process answers."""
+    """The process answers; ``degraded`` while it accepts no appends."""
 
-    status: Literal["ok"]
+    status: Literal["ok", "degraded"]
     version: str
     uptime_ms: int
     store_id: str | UnsetType = UNSET
     """Which store this is: for whoever is known."""
+    reason: str | UnsetType = UNSET
+    """The error that appends get: ``disk_full``, or ``poisoned`` after a failed sync."""
 
 
 class Ready(msgspec.Struct, kw_only=True):

@@ -148,7 +148,9 @@ def test_below_the_hard_mark_appends_are_refused_and_all_else_goes_on():
     assert payloads(topic) == [b"1", b"2", b"3"]
     assert topic.delete(before=2).deleted == 1
     topic.alter(cap_records=10)
-    assert world.store.health().status == "yellow"
+    health = world.store.health()
+    assert health.status == "red"
+    assert any("free_hard" in reason for reason in health.reasons)
 
     world.disk.capacity = None
     look()
