@@ -52,6 +52,9 @@ HIGH_MARK = 0.85
 """A share that uses more than this part of its limit is brought down before somebody must wait."""
 LOW_MARK = 0.70
 """How far down."""
+GROWTH_MARK = 0.84
+"""Up to this part of its limit a share has room for what could also be evicted. Just below the high
+mark: a view that has only its minimum brings a full share above that, and idle views give way."""
 HEADROOM = 0.10
 """This part of the limit is asked of evictors on top, so that not every request evicts."""
 
@@ -107,6 +110,7 @@ class Share:
         self.limit = limit
         self.used = 0
         self._calm = int(limit * HIGH_MARK)
+        self._growth = int(limit * GROWTH_MARK)
         self._reserve = Reserve(0) if reserve is None else reserve
         # A finalizer may release what a view had, in the middle of one of the few lines below.
         self._counting = threading.RLock()
@@ -136,6 +140,11 @@ class Share:
         if self.used + size <= self._calm:
             return  # clearly inside: this is on the path of every append
         self._climb(size)
+
+    @property
+    def room(self) -> int:
+        """Bytes by which views may keep more in memory than they must; below 0, keep less."""
+        return self._growth - self.used
 
     def make_room(self, size: int) -> bool:
         """Evict until so much more fits into the share, and not more; whether it does."""

@@ -117,7 +117,7 @@ class SeriesFold:
         stored = self._map(session, space + _SOURCES, ram // 8)
         self._maps = (blocks, late, stored)
         self.index = Index(blocks, late, Decoded(ram // 16))
-        self.sources = Sources(stored, ram // 4, self.index)
+        self.sources = Sources(stored, ram // 4, self.index, self._world.share)
         self.sources.next_number, self.sources.count = found.next_number, found.sources
         self._loaded = True
         self.recount()
@@ -256,6 +256,7 @@ class SeriesFold:
         maps = sum(each.statistics().ram_bytes for each in self._maps)
         size = self.sources.size + self.index.pending.size + self.index.decoded.size + maps
         self._charged.set(size)
+        self.sources.size_charged = self.sources.size
         return size
 
     def _tick(self, count: int) -> None:

@@ -1,13 +1,14 @@
 """All sources: those in use in memory, the others in an ordered map by name.
 
-Out of memory goes what was not used for longest, by second chance, when all sources and their
-points take more than the bound; of sources in use only long tails go, into blocks. Whoever reads
-looks without bringing a source into memory: a scan over all must not push out those written to.
+Sources and their points may always take ``bytes_min``, and more as long as the share of all series
+has room. Beyond that, out of memory goes what was not used for longest, by second chance; of
+sources in use only long tails go, into blocks. A read does not bring a source into memory: a scan
+over all must not push out those written to.
 
-Payloads have a bound of their own, as large, and push out no source: one that is gone must come
-back with its next point, which costs more than payloads in memory save. Beyond the bound the first
-points of a tail become a block, of one source after the other, until it is kept again: so an append
-waits for about one block. Of a tail too short for that the payloads are left to the log.
+Payloads have a minimum of their own, as large, and go first: a source that is gone must come back
+with its next point, which costs more than payloads in memory save. The first points of a tail
+become a block, of one source after the other, until there is room again: so an append waits for
+about one block. Of a tail too short for that the payloads are left to the log.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from strandline.memory import Share
 from strandline.reservoir.map.map import PagedMap
 from strandline.views.series.index import Index
 from strandline.views.series.source import (
@@ -38,11 +40,16 @@ SEAL_IN_USE = 64
 class Sources:
     """What is known of all sources. Owned by one thread."""
 
-    def __init__(self, stored: PagedMap, bytes_max: int, index: Index) -> None:
+    def __init__(self, stored: PagedMap, bytes_min: int, index: Index, share: Share) -> None:
         """``index`` takes the blocks that are made of tails."""
         self._stored = stored
-        self._bytes_max = bytes_max
+        self._bytes_min = bytes_min
         self._index = index
+        self._share = share
+        self.size_charged = 0
+        """The size that the share was last charged with."""
+        self.evictions = 0
+        """Sources that left memory, or whose tail was cut short for want of it."""
         self.next_number = 1
         self.count = 0
         self.hot: OrderedDict[bytes, Source] = OrderedDict()
@@ -132,11 +139,17 @@ class Sources:
             self.payload_bytes += source.payload_bytes - payload_bytes
 
     def shrink(self) -> None:
-        """Come back below the bounds."""
-        while self.hot and self.payload_bytes > self._bytes_max:
+        """Come back to what the share has room for, or to the minimum."""
+        if not self._is_too_large():
+            return
+        while self.hot and self.payload_bytes > self._bytes_min and self._is_too_large():
             self._lighten_one()
-        while self.hot and self.size - self.payload_bytes > self._bytes_max:
+        minimum = self._bytes_min
+        while self.hot and self.size - self.payload_bytes > minimum and self._is_too_large():
             self._evict_one()
+
+    def _is_too_large(self) -> bool:
+        return self.size - self.size_charged > self._share.room
 
     def evict(self, wanted: int) -> None:
         """Put sources away until so many bytes are free, or none is left."""
@@ -153,6 +166,7 @@ class Sources:
 
     def _evict_one(self) -> None:
         """Put the next source away; one in use has a second chance."""
+        self.evictions += 1
         name, source = next(iter(self.hot.items()))
         if not source.used:
             self._put_away(name, source)
@@ -164,6 +178,7 @@ class Sources:
 
     def _lighten_one(self) -> None:
         """Let payloads of the next source go from memory."""
+        self.evictions += 1
         name, source = next(iter(self.hot.items()))
         self.hot.move_to_end(name)
         count = len(source.ats)

@@ -15,7 +15,7 @@ from strandline.views.series.source import Source
 from strandline.views.series.tuning import CAPACITY, HIGH, LEVEL_MAX
 from tests.unit.reservoir.map_pages import MemoryPages
 from tests.unit.store.world import World
-from tests.unit.views.series.series_world import ats, host_of, open_series
+from tests.unit.views.series.series_world import ats, host_of, leave_no_room, open_series
 
 ALL = Bounds(AT_MIN, 0, AT_MAX)
 
@@ -125,8 +125,9 @@ def test_payloads_without_room_become_one_block_at_a_time():
     gps = open_series(world.store, level=6)
     for n in range(10):
         gps.append_many([(n, at, b"%100d" % at) for at in range(100)])
+    leave_no_room(world.store)
     with host_of(world.store).reading() as fold:
-        fold.sources._bytes_max = fold.sources.payload_bytes
+        fold.sources._bytes_min = fold.sources.payload_bytes
     made = []
 
     for at in range(100, 110):

@@ -23,7 +23,14 @@ from strandline.views.series.source import (
 )
 from strandline.views.series.sources import SEAL_MIN, SEAL_SHORT
 from tests.unit.store.world import World
-from tests.unit.views.series.series_world import ats, host_of, open_series, payloads, rebuild
+from tests.unit.views.series.series_world import (
+    ats,
+    host_of,
+    leave_no_room,
+    open_series,
+    payloads,
+    rebuild,
+)
 
 SMALL, LARGE = 256, 257
 """Payloads of these sizes are just kept with the index, and just not."""
@@ -271,6 +278,7 @@ def test_the_memory_of_payloads_is_what_python_says():
 def test_payloads_stay_within_their_bound_and_push_no_source_out_of_memory(sources):
     world = World(views=ViewSettings(memory_bytes=64 << 20))
     gps = open_series(world.store, level=6)
+    leave_no_room(world.store)
     bound = host_of(world.store).world.ram_bytes // 4
 
     for first in range(0, 10_000, 500):
@@ -291,11 +299,12 @@ def test_without_room_short_tails_leave_their_payloads_to_the_log(
     world = World()
     gps = open_series(world.store, level=6)
     gps.append_many([("bus", at, b"%200d" % at) for at in range(points)])
+    leave_no_room(world.store)
 
     with host_of(world.store).reading() as fold:
-        fold.sources._bytes_max = fold.sources.payload_bytes - 1
+        fold.sources._bytes_min = fold.sources.payload_bytes - 1
         fold.sources.shrink()
-        assert fold.sources.payload_bytes <= fold.sources._bytes_max
+        assert fold.sources.payload_bytes <= fold.sources._bytes_min
         assert fold.sources.look(b"bus").blocks == (0 if from_the_log else 1)
     walks = walks_of(world, monkeypatch)
 

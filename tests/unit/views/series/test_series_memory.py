@@ -16,7 +16,7 @@ from strandline.settings import ViewSettings
 from strandline.views.series.fold import SeriesFold
 from strandline.views.series.source import POINT_BYTES, SOURCE_BYTES, Source
 from tests.unit.store.world import World
-from tests.unit.views.series.series_world import host_of, open_series, rebuild
+from tests.unit.views.series.series_world import host_of, leave_no_room, open_series, rebuild
 
 SMALL = ViewSettings(memory_bytes=64 << 20)
 
@@ -66,6 +66,7 @@ def test_many_sources_take_as_much_memory_as_is_counted():
 def test_sources_beyond_the_bound_leave_memory_and_are_still_read():
     world = World(views=SMALL)
     gps = open_series(world.store)
+    leave_no_room(world.store)
     bound = host_of(world.store).world.ram_bytes // 4
 
     for first in range(0, 4000, 500):
@@ -82,6 +83,7 @@ def test_sources_beyond_the_bound_leave_memory_and_are_still_read():
 def test_a_source_that_is_written_to_stays_in_memory():
     world = World(views=SMALL)
     gps = open_series(world.store)
+    leave_no_room(world.store)
 
     for n in range(4000):
         gps.append("busy", n, b"")
@@ -90,6 +92,59 @@ def test_a_source_that_is_written_to_stays_in_memory():
     with host_of(world.store).reading() as fold:
         assert b"busy" in fold.sources.hot
         assert b"0" not in fold.sources.hot
+
+
+def test_no_source_leaves_memory_while_the_share_has_room():
+    world = World(views=SMALL)
+    gps = open_series(world.store)
+    sources = share_of(world).limit // 2 // (SOURCE_BYTES + 5 * (POINT_BYTES + 50))
+
+    for at in range(5):
+        gps.append_many([(n, at, b"%d" % n) for n in range(sources)])
+
+    with host_of(world.store).reading() as fold:
+        assert fold.sources.size > 4 * (host_of(world.store).world.ram_bytes // 4)
+        assert len(fold.sources.hot) == sources
+        assert fold.sources.evictions == 0
+
+
+@pytest.mark.parametrize("memory_bytes", [32 << 20, 64 << 20])
+@pytest.mark.parametrize("sources", [10, 4000])
+@pytest.mark.parametrize("payload", [b"", b"p" * 300])
+def test_a_series_never_takes_more_than_its_share(memory_bytes, sources, payload):
+    world = World(views=ViewSettings(memory_bytes=memory_bytes))
+    gps = open_series(world.store)
+    share, points = share_of(world), 16_000
+
+    for first in range(0, points, 1000):
+        gps.append_many([(n % sources, n, payload) for n in range(first, first + 1000)])
+        host_of(world.store).fold.recount()
+        assert share.used <= share.limit
+
+    assert share.use().refusals == 0
+    assert len(gps.range(7)) == points // sources + (points % sources > 7)
+    assert gps.statistics().sources == sources
+
+
+def test_a_series_that_is_written_to_gets_the_memory_of_an_idle_one():
+    world = World(views=SMALL)
+    idle, busy = world.store.series("idle"), world.store.series("busy")
+    share, budget = share_of(world), world.store.views.shelf.budget
+    at = 0
+    while share.room > 50_000:
+        idle.append_many([(n, at, b"") for n in range(1000)])
+        at += 1
+        world.store.views.shelf.host("series", world.store.topic("idle")).fold.recount()
+    host = world.store.views.shelf.host("series", world.store.topic("busy"))
+    minimum = host.world.ram_bytes // 4 // SOURCE_BYTES
+
+    for at in range(6):
+        busy.append_many([(n, at, b"") for n in range(4 * minimum)])
+        host.fold.recount()
+        budget.run_once()
+
+    assert len(host.fold.sources.hot) > 2 * minimum
+    assert idle.latest(7) is not None
 
 
 def test_all_that_was_counted_is_given_back_with_the_fold():
