@@ -17,6 +17,8 @@ views.py        a topic as one of its views: states.py in batch, events.py and e
 targets.py      writes through views; fitting.py finds the rows that do not fit
 formats.py      imports of what only Spark can read
 tables.py       Spark's own Parquet reader over lake files, and the records that are not there
+mount.py        everything that a store has as temporary views
+catalog_tables.py   refuses what could not be read: tables of Spark's catalog
 rows.py         event tables: their files and what is in none, at one position
 asking.py       the doors to questions
 questions.py    QUERY and the like, answered by Spark
@@ -32,6 +34,7 @@ from strandline.spark.asking import frame, run, sql
 from strandline.spark.engine import SparkEngine
 from strandline.spark.failures import explain, plain_errors
 from strandline.spark.formats import import_format
+from strandline.spark.mount import mount
 from strandline.spark.plans import Plan, plan
 from strandline.spark.sessions import register, session
 from strandline.spark.tables import table
@@ -42,6 +45,7 @@ __all__ = [
     "explain",
     "frame",
     "import_format",
+    "mount",
     "plain_errors",
     "plan",
     "position",

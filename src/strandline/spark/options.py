@@ -42,6 +42,7 @@ from strandline.pipelines.lakes import is_pattern
 from strandline.pipelines.positions import Offsets
 from strandline.record import check_topic_name
 
+FORMAT = "strandline"
 LOG = "log"
 VIEWS = (LOG, "table", "kv", "kv_history", "queue", "dead", "series", "metrics")
 """What a topic may be read as."""
@@ -65,6 +66,14 @@ _WRITING = {
         *("view", "onInvalid", "measurement", "tags"),
     )
 }
+NO_TABLES = (
+    "Spark's catalog cannot have a table of format strandline, since it gives the source no option "
+    "of the table: read with strandline.spark.mount(spark, store) or CREATE TEMPORARY VIEW … "
+    "USING strandline OPTIONS (store '/folder', topic 'orders'), and write with "
+    'df.write.format("strandline").mode("append").option("topic", "orders").save("/folder")'
+)
+_OF_A_TABLE = frozenset({"provider", "owner"})
+"""Properties of a table that Spark gives as options while it makes one."""
 _SPARKS = frozenset({"checkpointlocation", "queryname", "outputmode"})
 """Options of a stream that are Spark's own, and that it tells the sink too."""
 
@@ -230,6 +239,8 @@ def parse(given: Mapping[str, str]) -> ReadOptions:
 
 
 def _told(given: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
+    if not given or {name.lower() for name in given} >= _OF_A_TABLE:
+        raise Invalid(NO_TABLES if given else f"there are no options. {NO_TABLES}")
     told = {}
     for name, value in given.items():
         if name.lower() not in known:

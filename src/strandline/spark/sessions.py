@@ -22,6 +22,7 @@ from weakref import WeakSet
 from pyspark.sql import SparkSession
 
 from strandline.errors import NotInstalled, Unavailable
+from strandline.spark.catalog_tables import refuse_tables
 from strandline.spark.failures import plain_errors
 from strandline.spark.source import StrandlineSource
 
@@ -72,6 +73,7 @@ def conf_of(master: str, given: Mapping[str, str]) -> dict[str, str]:
 def register(spark: SparkSession) -> SparkSession:
     """Teach a session ``format("strandline")``, classic or of Spark Connect."""
     if spark not in _known:
+        refuse_tables()
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
         if is_connect(spark):
             spark.dataSource.register(StrandlineSource)

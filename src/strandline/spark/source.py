@@ -24,7 +24,7 @@ from strandline.errors import Invalid
 from strandline.pipelines.positions import Position
 from strandline.spark import loading
 from strandline.spark.failures import told_briefly
-from strandline.spark.options import LOG, ReadOptions, WriteOptions, parse, parse_write
+from strandline.spark.options import FORMAT, LOG, ReadOptions, WriteOptions, parse, parse_write
 from strandline.spark.profiles import forget_empty_profiles
 from strandline.spark.readers import BatchReader
 from strandline.spark.schema import of_arrow, spark_schema, to_arrow
@@ -40,7 +40,7 @@ class StrandlineSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        return "strandline"
+        return FORMAT
 
     def schema(self) -> StructType:
         with told_briefly():
