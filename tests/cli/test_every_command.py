@@ -150,6 +150,7 @@ restore --from backups --to restored
 
 # pages
 kv put profiles ada x
+reservoir versions data
 reservoir inspect data --version views
 reservoir verify data --version views
 reservoir clean data --version views --yes

@@ -58,6 +58,36 @@ def fallen_back(url: str) -> str:
     return url
 
 
+def test_versions_lists_stream_versions_with_the_newest_last(command: Command, url: str):
+    for name in ("orders-1", "orders-2", "orders-1"):
+        with strandline.reservoir(url, version=name, settings=SMALL) as reservoir:
+            fill(reservoir, 1)
+
+    found = command("reservoir", "versions", url, "--output", "json").json
+    table = command("reservoir", "versions", url).lines
+
+    assert [each["name"] for each in found] == ["default", "orders-2", "orders-1"]
+    assert [each["version"] for each in found] == [9, 2, 4]
+    assert found[0]["opened_us"] is None
+    assert found[1]["opened_us"] < found[2]["opened_us"]
+    assert all(each["size"] > 0 and each["objects"] > 0 for each in found)
+    assert [line.split()[0] for line in table[1:]] == [
+        "default",
+        "orders-2",
+        "orders-1",
+    ]
+
+
+def test_versions_of_what_is_not_a_reservoir_says_what_to_do(command: Command, url: str):
+    nothing = command("reservoir", "versions", f"{url}/nothing")
+    inside = command("reservoir", "versions", f"{url}/default")
+
+    assert (nothing.code, inside.code) == (WRONG_USE, WRONG_USE)
+    assert "there is no reservoir" in nothing.err
+    assert "check the url" in nothing.err
+    assert "--version default" in inside.err
+
+
 def test_inspect_shows_checkpoints_files_and_what_is_alive(command: Command, url: str):
     found = command("reservoir", "inspect", url, "--output", "json").json
     table = command("reservoir", "inspect", url)

@@ -1,7 +1,8 @@
 """``strandline reservoir``: what is in one, whether it is whole, and clearing up after damage.
 
-``inspect`` and ``verify`` read only, beside a process that writes. ``clean`` takes the reservoir
-over for a moment, as any opening for writing does: whoever has it open for writing is fenced.
+``versions``, ``inspect`` and ``verify`` read only, beside a process that writes. ``clean`` takes
+the reservoir over for a moment, as any opening for writing does: a writer that has it open is
+fenced.
 """
 
 from __future__ import annotations
@@ -33,7 +34,12 @@ from strandline.reservoir.inspect import (
 )
 from strandline.reservoir.requests import CountedObjects, Requests
 from strandline.reservoir.reservoir import Reservoir
-from strandline.reservoir.versions import DEFAULT, version_names
+from strandline.reservoir.versions import (
+    DEFAULT,
+    VersionSummary,
+    list_versions,
+    version_names,
+)
 from strandline.settings import ReservoirSettings
 
 _URL = "URL of the reservoir: a folder, s3://bucket/prefix, az:// or gs://."
@@ -67,6 +73,24 @@ def show(url: Url, /, *, version: Version = DEFAULT, printed: Printed = PRINTED)
     }
     json = {"requests": cells.jsonable(asked), "cost": asked.cost()}
     print_report(printed.output, row_of(found, _facts(found, asked), **json), lists)
+
+
+@app.command
+def versions(url: Url, /, *, printed: Printed = PRINTED) -> None:
+    """List the stream versions at a url, the one that was opened last at the end.
+
+    Works beside a process that writes. It lists every object below the url.
+    """
+    _check_seen(url)
+    with contextlib.closing(open_objects(url)) as root:
+        found = list_versions(root)
+        if not found:
+            missing = Invalid(f"there is no reservoir in {url}")
+            missing.add_note(_what_is_there(root, url))
+            raise missing
+    printer = output(printed.output)
+    printer.rows([_version_row(each) for each in found])
+    printer.end()
 
 
 @app.command
@@ -136,10 +160,7 @@ def _clean(objects: Objects) -> dict[str, int]:
 @contextlib.contextmanager
 def _opened(url: str, version: str) -> Iterator[CountedObjects]:
     """The objects of one stream version, counted. What is no reservoir is told with what to do."""
-    if url.startswith("memory://"):
-        unseen = Invalid("a reservoir in memory:// is seen by its own process alone")
-        unseen.add_note("name a folder, s3://bucket/prefix, az:// or gs://")
-        raise unseen
+    _check_seen(url)
     with (
         contextlib.closing(open_objects(url)) as root,
         contextlib.closing(open_objects(f"{url.rstrip('/')}/{version}")) as objects,
@@ -150,6 +171,13 @@ def _opened(url: str, version: str) -> Iterator[CountedObjects]:
             missing = Invalid(f"there is no reservoir in {url} with stream version {version!r}")
             missing.add_note(_what_is_there(root, url))
             raise missing from error
+
+
+def _check_seen(url: str) -> None:
+    if url.startswith("memory://"):
+        unseen = Invalid("a reservoir in memory:// is seen by its own process alone")
+        unseen.add_note("name a folder, s3://bucket/prefix, az:// or gs://")
+        raise unseen
 
 
 def _what_is_there(root: Objects, url: str) -> str:
@@ -208,6 +236,17 @@ def _checkpoint_row(found: CheckpointSummary) -> Row:
             "problem": cells.plain(found.problem) or None,
         },
     )
+
+
+def _version_row(found: VersionSummary) -> Row:
+    columns = {
+        "name": cells.plain(found.name),
+        "opened": None if found.opened_us is None else cells.moment(found.opened_us),
+        "version": str(found.version),
+        "objects": str(found.objects),
+        "size": cells.size(found.size),
+    }
+    return row_of(found, columns)
 
 
 def _file_row(found: FileSummary) -> Row:

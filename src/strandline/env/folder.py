@@ -14,6 +14,11 @@ loss could still take away. A failed sync of bytes costs that file; the next try
 
 What a dead writer left aside is removed by the next writer; the lock tells the dead from the
 living. A folder that does not exist is an empty store, and made by the first write.
+
+Folders stay when their last object is deleted, until ``remove_folder``. A folder is removed only
+while it is empty, which the file system decides in one step. A writer that finds the folder of its
+object removed makes it again before the object gets its name. A folder that is the store of a
+living writer is not removed, because that writer relies on folders that it has synced.
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ import contextlib
 import errno
 import itertools
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from strandline.env.disk import Buffer, Disk, DurableFile, Lock, OsDisk, ReadFile
 from strandline.env.objects import (
@@ -42,6 +47,8 @@ from strandline.errors import Denied, DiskFull, Invalid, NotFound, StrandlineErr
 ASIDE = ".aside"
 LOCK = "LOCK"
 FOLDERS_KNOWN_MAX = 10_000
+FOLDER_TRIES = 16
+"""So often a folder is made again that others remove at the same time."""
 
 
 class FolderObjects:
@@ -68,7 +75,7 @@ class FolderObjects:
             file = self._begin(key)
             try:
                 file.write([data])
-                file.commit_new()
+                self._commit(key, file.commit_new)
                 return Created(None, recognised=False)
             except FileExistsError:
                 if self._disk.is_dir(self._path(key)):
@@ -94,7 +101,7 @@ class FolderObjects:
                 with self._writing(key):
                     file.write([chunk])
             with self._writing(key):
-                file.commit()
+                self._commit(key, file.commit)
         finally:
             with contextlib.suppress(OSError):  # an aside that stays is removed another time
                 file.abandon()
@@ -146,9 +153,21 @@ class FolderObjects:
             with self._writing(folder):
                 self._disk.sync_dir(folder)
 
+    def remove_folder(self, prefix: str) -> bool:
+        """Remove the folder of a prefix and those below it, as far as they hold no object; returns
+        whether all of them are gone. Objects that are created meanwhile stay, and so does a folder
+        that is the store of a living writer."""
+        path = f"{self._folder}/{check_prefix(prefix)}"
+        with self._writing(prefix):
+            if not self._disk.is_dir(path) or not self._remove_empty(path):
+                return False
+            self._disk.sync_dir(_parent(path))
+        return True
+
     def close(self) -> None:
         """Let go of what is aside. A later write begins again."""
         with self._making:
+            self._synced_folders.clear()  # without our lock others may remove them
             aside, alive, self._aside, self._alive = self._aside, self._alive, None, None
             if aside is not None and alive is not None:
                 with contextlib.suppress(OSError):  # the next writer cleans up after us
@@ -157,35 +176,76 @@ class FolderObjects:
     def _begin(self, key: str) -> DurableFile:
         path = self._path(key)
         aside = self._own_aside()
-        folder = _parent(path)
+        self._make_folder(_parent(path))
+        return self._disk.create(path, aside=f"{aside}/{next(self._numbers)}")
+
+    def _make_folder(self, folder: str) -> None:
         if folder not in self._synced_folders:
-            self._disk.make_dirs(folder)
+            for last in range(FOLDER_TRIES):
+                try:
+                    self._disk.make_dirs(folder)
+                    break
+                except FileNotFoundError:  # its parent was removed before it was made
+                    if last == FOLDER_TRIES - 1:
+                        raise
             if len(self._synced_folders) >= FOLDERS_KNOWN_MAX:
                 self._synced_folders.clear()
             self._synced_folders.add(folder)
-        return self._disk.create(path, aside=f"{aside}/{next(self._numbers)}")
+
+    def _commit(self, key: str, commit: Callable[[], None]) -> None:
+        """Give an object its name, in a folder that others may have removed."""
+        folder = _parent(self._path(key))
+        for _ in range(FOLDER_TRIES - 1):
+            try:
+                return commit()
+            except FileNotFoundError:
+                self._synced_folders.discard(folder)
+                self._make_folder(folder)
+        commit()
+
+    def _remove_empty(self, path: str) -> bool:
+        """Whether the folder is gone, with all below it."""
+        names = self._disk.list_dir(path)
+        if ASIDE in names and not self._clean(f"{path}/{ASIDE}"):
+            return False
+        are_gone = [
+            self._disk.is_dir(f"{path}/{name}") and self._remove_empty(f"{path}/{name}")
+            for name in names
+        ]
+        if not all(are_gone):
+            return False
+        try:
+            self._disk.remove(path)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            return False  # an object came meanwhile
+        self._synced_folders.discard(path)
+        return True
 
     def _own_aside(self) -> str:
         with self._making:
             if self._aside is None:
-                self._clean()
+                self._clean(f"{self._folder}/{ASIDE}")
                 while self._alive is None:
                     aside = f"{self._folder}/{ASIDE}/{self._disk.random_id().hex()}"
-                    self._disk.make_dirs(aside)
-                    # None or gone: somebody who cleans took the new folder for a dead one's.
+                    # None or gone: a cleaner took the new folder for that of a dead writer.
                     with contextlib.suppress(FileNotFoundError):
+                        self._disk.make_dirs(aside)
                         self._alive = self._disk.lock(f"{aside}/{LOCK}", b"")
                     self._aside = aside
             assert self._aside is not None
             return self._aside
 
-    def _clean(self) -> None:
-        for name in self._disk.list_dir(f"{self._folder}/{ASIDE}"):
-            aside = f"{self._folder}/{ASIDE}/{name}"
+    def _clean(self, asides: str) -> bool:
+        """Remove what dead writers left; whether there is nothing of a living one."""
+        for name in self._disk.list_dir(asides):
+            aside = f"{asides}/{name}"
             with contextlib.suppress(OSError):  # another writer cleans as well
                 alone = self._disk.lock(f"{aside}/{LOCK}", b"")
                 if alone is not None:
                     _remove_aside(self._disk, aside, alone)
+        return not self._disk.list_dir(asides)
 
     def _walk(self, folder: str, after: str) -> Iterator[Info]:
         with self._reading(folder):

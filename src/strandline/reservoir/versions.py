@@ -17,19 +17,35 @@ import re
 from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 
+import msgspec
 from xxhash import xxh3_64_hexdigest
 
 from strandline.env.clock import Clock, SystemClock
 from strandline.env.disk import Disk, OsDisk
+from strandline.env.folder import FolderObjects
 from strandline.env.object_store import open_objects
 from strandline.env.objects import Objects
 from strandline.errors import Invalid, Unavailable
-from strandline.reservoir.keys import VERSIONS
+from strandline.reservoir.keys import VERSIONS, version_of
 from strandline.reservoir.reservoir import Reservoir
 from strandline.settings import ReservoirSettings
 
 DEFAULT = "default"
 _NAME = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9_.=-]{0,99}", re.ASCII)
+
+
+class VersionSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """A stream version, as a listing shows it."""
+
+    name: str
+    opened_us: int | None
+    """When it was opened for writing last; None for ``default``, and for what is not opened by
+    name, such as views."""
+    version: int
+    """The newest checkpoint; 0 for none."""
+    objects: int
+    size: int
+    """Of all its objects, in bytes."""
 
 
 def version_name(*, plan: bytes | str = b"", text: str = "", package: str = "") -> str:
@@ -108,6 +124,36 @@ def version_names(objects: Objects) -> list[str]:
     return sorted(newest, key=lambda name: (newest[name], name))
 
 
+def list_versions(objects: Objects) -> list[VersionSummary]:
+    """The reservoirs at a url's root, the one that was opened last at the end. Lists every object
+    below the root."""
+    opened: dict[str, int] = {}
+    newest: dict[str, int] = {}
+    sizes: dict[str, list[int]] = {}
+    for info in objects.list():
+        name, _, key = info.key.partition("/")
+        if name == VERSIONS:
+            name, _, mark = key.partition("/")
+            stamp = mark.partition("-")[0]
+            if stamp.isdecimal():
+                opened[name] = max(opened.get(name, 0), int(stamp))
+            continue
+        sizes.setdefault(name, []).append(info.size)
+        if (version := version_of(key)) is not None:
+            newest[name] = max(newest.get(name, 0), version)
+    found = [
+        VersionSummary(
+            name=name,
+            opened_us=opened.get(name),
+            version=newest.get(name, 0),
+            objects=len(sizes.get(name, [])),
+            size=sum(sizes.get(name, [])),
+        )
+        for name in opened.keys() | newest.keys()
+    ]
+    return sorted(found, key=lambda each: (each.opened_us or 0, each.name))
+
+
 class _Names:
     """The stream versions beside one that is open. Owned by whoever checkpoints."""
 
@@ -135,8 +181,10 @@ class _Names:
         ):
             others = [name for name in version_names(root) if name != self._name]
             for name in others[: max(0, len(others) - self._keep_last)]:
-                for folder in (name, f"{VERSIONS}/{name}"):
+                for folder in (name, f"{VERSIONS}/{name}"):  # the mark last: it names what is left
                     root.delete([info.key for info in root.list(folder)])
+                    if isinstance(root, FolderObjects):
+                        root.remove_folder(folder)
             self._is_clean = True
 
 

@@ -258,6 +258,116 @@ def aside_files(disk: SimDisk) -> list[str]:
     ]
 
 
+def test_a_folder_without_objects_is_removed_with_what_dead_writers_left():
+    disk = SimDisk()
+    lake = FolderObjects("lake", disk)
+    lake.put("old/deep/a", BODY)
+    lake.put("old/b", BODY)
+    lake.put("new/c", BODY)
+    dead = FolderObjects("lake/old", disk)
+    dead.put("of/the/dead", BODY)
+    disk = disk.kill()  # its locks go with it
+    lake = FolderObjects("lake", disk)
+
+    assert not lake.remove_folder("old")
+    lake.delete([info.key for info in lake.list("old")])
+    removed = lake.remove_folder("old")
+
+    assert removed
+    assert not lake.remove_folder("new")
+    assert disk.list_dir("lake") == [".aside", "new"]
+    assert all(not after.exists("lake/old") for after in disk.crash_states(50))
+    assert not lake.remove_folder("never/was")
+
+
+def test_a_folder_in_which_a_writer_is_at_work_stays():
+    disk = SimDisk()
+    writer = FolderObjects("lake/old", disk)
+    writer.put("a", BODY)
+    lake = FolderObjects("lake", disk)
+    lake.delete(["old/a"])
+
+    assert not lake.remove_folder("old")
+    assert disk.exists("lake/old")
+    writer.close()
+    assert lake.remove_folder("old")
+    writer.put("b", BODY)
+    assert contents(lake) == {"old/b": BODY}
+
+
+@pytest.mark.parametrize("use", ["create", "put_stream"])
+def test_a_folder_that_is_removed_at_any_call_of_a_writer_is_made_again(use: str):
+    for nth in itertools.count(1):
+        disk = SimDisk()
+        writer, other = FolderObjects("lake", disk), FolderObjects("lake", disk)
+        writer.put("old/deep/a", BODY)
+        writer.delete(["old/deep/a"])
+        calls = itertools.count(1)
+
+        def remove(operation: str, path: str, at: int = nth, calls=calls, disk=disk, other=other):
+            if next(calls) == at:
+                disk.on_call = None
+                other.remove_folder("old")
+
+        disk.on_call = remove
+        write(writer, use, "old/deep/b")
+        ended = disk.on_call is not None
+        disk.on_call = None
+
+        assert contents(other) == {"old/deep/b": BODY}, nth
+        for after in disk.crash_states(30, reorder_names=True):
+            assert contents(FolderObjects("lake", after)) == {"old/deep/b": BODY}, nth
+        if ended:
+            break
+    assert nth > 5
+
+
+@pytest.mark.parametrize("use", ["create", "put_stream"])
+def test_an_object_that_is_written_at_any_call_of_a_removal_stays(use: str):
+    for nth in itertools.count(1):
+        disk = SimDisk()
+        writer, other = FolderObjects("lake", disk), FolderObjects("lake", disk)
+        writer.put("old/deep/a", BODY)
+        writer.delete(["old/deep/a"])
+        calls = itertools.count(1)
+
+        def work(operation: str, path: str, at: int = nth, calls=calls, disk=disk, writer=writer):
+            if next(calls) == at:
+                disk.on_call = None
+                write(writer, use, "old/deep/b")
+
+        disk.on_call = work
+        other.remove_folder("old")
+        ended = disk.on_call is not None
+        disk.on_call = None
+        if ended:
+            break
+
+        assert contents(other) == {"old/deep/b": BODY}, nth
+        for after in disk.crash_states(30, reorder_names=True):
+            assert contents(FolderObjects("lake", after)) == {"old/deep/b": BODY}, nth
+    assert nth > 5
+
+
+def test_writers_and_removals_at_once_lose_nothing_on_a_real_disk(tmp_path: Path):
+    writer, other = (FolderObjects(str(tmp_path), OsDisk()) for _ in range(2))
+
+    def remove() -> None:
+        for _ in range(5):  # fewer than a writer's tries
+            other.remove_folder("v")
+
+    for number in range(60):
+        key = f"v/{number % 3}/object"
+        remover = threading.Thread(target=remove)
+        remover.start()
+        writer.put(key, b"%d" % number)
+        assert other.get(key) == b"%d" % number
+        remover.join()
+        writer.delete([key])
+
+    assert contents(other) == {}
+
+
 def test_a_range_is_read_into_memory_that_is_there():
     lake = FolderObjects("lake", SimDisk())
     lake.put("data/a", BODY)

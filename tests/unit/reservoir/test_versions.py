@@ -11,7 +11,7 @@ import pytest
 import strandline
 from strandline.env.object_store import open_objects
 from strandline.errors import Invalid, NotFound
-from strandline.reservoir.versions import version_names
+from strandline.reservoir.versions import list_versions, version_names
 from strandline.testing.sim_clock import SimClock
 
 
@@ -79,6 +79,51 @@ def test_so_many_older_versions_stay(url, keep_last, left):
     gone = [name for name in "abcd" if name not in left]
     assert [key for name in gone for key in program.objects_of(name)] == []
     assert all(program.objects_of(name) for name in left)
+
+
+def test_a_version_that_is_deleted_leaves_no_folder(url):
+    program = Program(url, keep_last=1)
+
+    program.run("a", "b", "c", "d")
+
+    assert sorted(path.name for path in Path(url).iterdir()) == [".aside", "c", "d", "versions"]
+    assert sorted(path.name for path in Path(url, "versions").iterdir()) == ["c", "d"]
+
+
+def test_a_version_that_is_deleted_while_it_is_open_can_be_written_again(url):
+    program = Program(url, keep_last=0)
+    with program.open("old") as reservoir:
+        reservoir.checkpoint()
+        program.run("new")
+
+        assert program.objects_of("old") == []
+    program.run("old")
+
+    with program.open("old", readonly=True) as reservoir:
+        assert reservoir.read(1) == b"old"
+
+
+def test_versions_are_listed_with_what_they_hold(url):
+    program = Program(url)
+    program.run("default", "a", "b", "a")
+    found = {each.name: each for each in list_versions(open_objects(url))}
+
+    assert list(found) == ["default", "b", "a"]
+    assert found["default"].opened_us is None
+    assert found["a"].opened_us > found["b"].opened_us
+    assert (found["a"].version, found["b"].version) == (4, 2)
+    for name, each in found.items():
+        keys = program.objects_of(name)
+        assert each.objects == len(keys)
+        assert each.size == sum(open_objects(url).head(key).size for key in keys)
+
+
+def test_what_is_not_a_reservoir_is_not_listed(url):
+    Path(url, "photos").mkdir(parents=True)
+    Path(url, "photos", "one.jpg").write_bytes(b"x")
+    Path(url, "readme").write_bytes(b"x")
+
+    assert list_versions(open_objects(url)) == []
 
 
 def test_the_version_opened_longest_ago_goes_first(url):
