@@ -18,6 +18,18 @@ whole number since 1970, in seconds up to 11 digits, milliseconds up to 14, micr
 and nanoseconds up to 19; or another number, in seconds. It is cut to the microsecond, and another
 number is rounded to it.
 
+**Names.** A field is a word of any script: letters, marks, digits and ``_``, at most 128. It begins
+with a letter, or with one ``_`` and a letter. No field begins with two ``_``, so such names are
+free for columns of our own. Engines do not distinguish capital letters from small ones, so two
+fields must differ by more than that (``name_key``).
+
+A table has system columns besides the fields: ``TABLE_COLUMNS`` of an event table,
+``RECORD_COLUMNS`` of the records of a topic. A field may have the name of one of them:
+
+    in files          the system column keeps its name, and the field ``seq`` is ``__data_seq``
+    in event tables   of QUERY, SQL and Spark the field keeps its name, and the system column is
+                      ``__seq``; see ``shown_columns``
+
 Whether a field may be absent is for whoever checks records on their way in, which nobody does yet.
 Here it is part of the type and changes nothing.
 """
@@ -26,7 +38,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -38,9 +50,12 @@ VARIANTS_MAX = 256
 SIZE_MAX = 64 * 1024
 """Bytes of a schema as JSON: it is in every checkpoint and every full manifest."""
 
-RESERVED = frozenset({"seq", "ts", "key", "tag", "node", "meta", "data", "topic", "lost"})
-"""Columns of a record, and those that Spark adds. Engines do not tell small letters from capital
-ones, so neither do we; the same goes for two fields."""
+RECORD_COLUMNS = ("seq", "ts", "key", "tag", "node", "meta", "data")
+TABLE_COLUMNS = ("seq", "ts", "context")
+"""System columns, see above."""
+SYSTEM_PREFIX = "__"
+FIELD_PREFIX = "__data_"
+NAME_MAX = 128
 
 KindName = Literal["string", "u64", "i64", "f64", "bool", "datetime", "date", "enum"]
 
@@ -54,8 +69,6 @@ _KINDS: dict[str, KindName] = {
     "date": "date",
 }
 _TYPES_TOLD = 'string, u64, i64, f64, bool, datetime, date, ["a","b"], or one of them with | null'
-# Not two lines in front: pyarrow and others keep such names for themselves.
-_NAME = re.compile(r"_?[A-Za-z][A-Za-z0-9_]{0,126}")
 _OR_NULL = re.compile(r"(.*?)\s*\|\s*null", re.DOTALL | re.IGNORECASE)
 
 
@@ -81,8 +94,41 @@ class Schema(msgspec.Struct, frozen=True):
     def kinds(self) -> dict[str, Kind]:
         return {name: kind_of(text, name) for name, text in self.fields.items()}
 
+    def columns(self) -> dict[str, Kind]:
+        """The type of each column that an event table has for a field, by its name in files."""
+        return {column_of(name): kind_of(text, name) for name, text in self.fields.items()}
+
 
 NO_SCHEMA = Schema()
+
+
+def column_of(field: str, own: Collection[str] = TABLE_COLUMNS) -> str:
+    """The column of a field in files with these system columns."""
+    return f"{FIELD_PREFIX}{field}" if name_key(field) in own else field
+
+
+def field_of(column: str) -> str:
+    """The field that a column of a file has; a system column is itself."""
+    return column.removeprefix(FIELD_PREFIX)
+
+
+def shown_columns(schema: Schema) -> dict[str, str]:
+    """The columns of an event table in files, in their order, each with its name in results."""
+    taken = set(map(name_key, schema.fields))
+    own = {name: f"{SYSTEM_PREFIX}{name}" if name in taken else name for name in TABLE_COLUMNS}
+    return own | {column_of(field): field for field in schema.fields}
+
+
+@functools.lru_cache(4096)
+def name_key(name: str) -> str:
+    """The same for two names that an engine may take for one: DuckDB compares small letters, Spark
+    both small and capital ones, each letter by itself."""
+    return "".join(map(_letter, name))
+
+
+def _letter(letter: str) -> str:
+    capital = letter.upper()
+    return (capital if len(capital) == 1 else letter).lower()[0]
 
 
 @functools.lru_cache(1024)
@@ -111,7 +157,7 @@ def checked_fields(given: object) -> dict[str, str]:
     known: dict[str, str] = {}
     for name, told in given.items():
         _check_name(name)
-        other = known.setdefault(name.lower(), name)
+        other = known.setdefault(name_key(name), name)
         if other != name:
             raise Invalid(f"schema fields {other!r} and {name!r} differ by capital letters alone")
         fields[name] = str(kind_of(_type_text(told, name), name))
@@ -122,13 +168,12 @@ def checked_fields(given: object) -> dict[str, str]:
 
 
 def _check_name(name: object) -> None:
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    word = name.removeprefix("_") if isinstance(name, str) else ""
+    if not word.isidentifier() or word.startswith("_") or len(str(name)) > NAME_MAX:
         raise Invalid(
-            f"schema field {name!r} is not a name: letters, digits and _, at most 128, and not a "
-            "digit or two _ in front"
+            f"schema field {name!r} is not a name: letters of any script, digits and _, at most "
+            f"{NAME_MAX}, and not a digit or two _ in front"
         )
-    if name.lower() in RESERVED:
-        raise Invalid(f"schema field {name!r} has the name of a record's column: choose another")
 
 
 def _type_text(told: object, field: str) -> str:

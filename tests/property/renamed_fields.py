@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from strandline.query.commands import Aggregate, Name, Query
 from strandline.views.table.condition import And, Compare, Condition, In, Not, Or, Truth
-from strandline.views.table.definitions import TABLE_RESERVED
 from tests.property.command_text import KEYWORDS
 from tests.property.query_cases import CORE, FIELDS
 from tests.property.query_oracle import Case
@@ -30,6 +29,11 @@ HIDDEN = (
 """Names that the compile step, remembered states or results have for their own columns."""
 OFTEN = ("count", "Count", "bucket", "seq", "ts", "context")
 """Those of them that most results have."""
+COLUMNS = (
+    *("key", "tag", "data", "meta", "node", "topic", "lost", "text", "KEY", "Seq", "Context"),
+    *("größe", "Ärger", "цена", "価格", "मूल्य", "ราคา", "السعر", "μ", "_x"),
+)
+"""Names of system columns, and words of several scripts."""
 FUNCTIONS = ("count_unique", "count", "total", "avg", "min", "max")
 _SHOWN = re.compile(rf"(?:({'|'.join(FUNCTIONS)})_)?(?:(\w+)\.)?({'|'.join([*CORE, *FIELDS])})")
 
@@ -48,7 +52,6 @@ NAMES = (
     | st.sampled_from(HIDDEN)
     | st.sampled_from(OFTEN)
 )
-NAMES = NAMES.filter(lambda name: name.lower() not in TABLE_RESERVED)
 
 
 @st.composite

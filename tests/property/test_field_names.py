@@ -90,7 +90,9 @@ class Asked:
         self._world.store.close()
 
     def _remembered(self) -> Any:
-        return remembered_in(self._world.store, self._world, calendar=self._calendar)
+        return remembered_in(
+            self._world.store, self._world, frame_bytes=1 << 16, calendar=self._calendar
+        )
 
 
 def _json(value: Any) -> Any:

@@ -51,6 +51,34 @@ def test_a_table_is_defined_and_gets_compatible_versions(http: Asking) -> None:
     assert (narrower.value.status, not_new.value.status) == (400, 400)
 
 
+def test_fields_may_have_the_names_of_system_columns(http: Asking) -> None:
+    odd = {"seq": 7, "context": "mine", "key": "k", "größe": 1.5}
+    fields = {"seq": "u64", "context": "string", "key": "string", "größe": "f64"}
+    http.put(f"{PAY}s", {"fields": fields})
+    http.post(f"{PAY}s/store", {"context": "ada", "event": odd})
+    table = pa.table({"__context": ["bob"]} | {name: [value] for name, value in odd.items()})
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    http.raw("POST", f"{PAY}s/store_many", sink.getvalue(), {"content-type": ARROW})
+
+    def rows(**asked: object) -> list[dict[str, object]]:
+        body = msgspec.json.encode(asked)
+        answer = http.raw("POST", f"{PAY}s/rows", body, {**JSON, "accept": ARROW})
+        return pa.ipc.open_stream(answer.content).read_all().to_pylist()
+
+    found = sorted(rows(), key=lambda row: row["__seq"])
+    assert [(row["__seq"], row["__context"]) for row in found] == [(2, "ada"), (3, "bob")]
+    assert [{name: row[name] for name in odd} for row in found] == [odd, odd]
+    own = {"type": "compare", "field": "seq", "op": "=", "value": 7}
+    system = own | {"field": "__seq", "value": 3}
+    assert len(rows(columns=["größe"], condition=own)) == 2
+    assert http.post(f"{PAY}s/delete", {"condition": system})["deleted"] == 1
+    assert [row["__seq"] for row in rows()] == [2]
+    with pytest.raises(Refusal):
+        http.put(f"{PAY}s", {"fields": {"__seq": "u64"}})
+
+
 def test_events_come_as_json_ndjson_and_arrow(http: Asking) -> None:
     http.post(f"{PAY}/store", {"context": "ada", "event": {"amount": 1}})
     many = {"contexts": ["ada", "bob"], "events": [{"amount": 2}, {"amount": 3, "plan": "pro"}]}

@@ -32,7 +32,7 @@ from strandline.env.objects import Objects
 from strandline.errors import Invalid, NotFound, UnknownTopic
 from strandline.lake import keys, names, terms
 from strandline.lake.bounds import Holding
-from strandline.lake.columns import own_columns
+from strandline.lake.columns import TABLE_ID_FIRST, own_columns
 from strandline.lake.entry import LakeFile
 from strandline.lake.history import History
 from strandline.lake.manifest import Manifest
@@ -110,10 +110,14 @@ def dataset(
     objects = open_objects(url, options=options)
     manifest = _find(objects, topic, version)
     system, before = file_system(objects)
-    newest = shape_of(manifest.schema)
+    is_table = manifest.topic_id >= TABLE_ID_FIRST
+    newest = shape_of(manifest.schema, is_table=is_table)
     typed_columns = [newest.columns.field(name) for name in newest.kinds]
     unknown = Holding(None, newest)
-    typed = {each.version: Holding(shape_of(each), newest) for each in manifest.schemas}
+    typed = {
+        each.version: Holding(shape_of(each, is_table=is_table), newest)
+        for each in manifest.schemas
+    }
     rows = ds.FileSystemDataset.from_paths(
         [before + keys.data_key(manifest.topic_id, file.name()) for file in manifest.files],
         schema=pa.schema([*own_columns(manifest.topic_id), *typed_columns]),

@@ -2,7 +2,8 @@
 
 ``data`` stays the truth and is not touched. It is read as one JSON object a row, and a field is
 null where it is missing, null, or not of its type; where ``data`` is no JSON object, all are. Of a
-key that comes twice the last one counts. ``schema.py`` says what fits which type.
+key that comes twice the last one counts. ``schema.py`` says what fits which type, and what the
+column of a field is called.
 
 Most rows fit: they are decoded at once, by a type made for the schema. A row that does not fit is
 cut into its fields, and each is decoded by itself. Both ways read JSON with the same parser, so the
@@ -31,8 +32,8 @@ from msgspec import Meta
 from msgspec.structs import astuple
 
 from strandline.errors import Invalid, NewerFormat
-from strandline.lake.columns import SCHEMA
-from strandline.schema import Kind, KindName, Schema
+from strandline.lake.columns import SCHEMA, TABLE
+from strandline.schema import Kind, KindName, Schema, column_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -80,16 +81,19 @@ MISFITS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 class Shape:
     """The typed columns of one version of a schema. Immutable; safe from many threads."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, own: pa.Schema) -> None:
+        """``own`` are the system columns beside them."""
         try:
-            self.kinds = schema.kinds()
+            kinds = schema.kinds()
         except Invalid as error:
             raise NewerFormat(f"{error}; or upgrade, if a newer version wrote it") from error
         self.version = schema.version
+        self.kinds = {column_of(name, own.names): kind for name, kind in kinds.items()}
+        """By column: a field with the name of a system column has another one."""
         fields = [pa.field(name, ARROW[kind.name]) for name, kind in self.kinds.items()]
-        self.columns: pa.Schema = pa.schema([*SCHEMA, *fields])
-        """Those of a record, and the typed ones behind them."""
-        names = [(f"f{place}", name) for place, name in enumerate(self.kinds)]
+        self.columns: pa.Schema = pa.schema([*own, *fields])
+        """The system columns, and the typed ones after them."""
+        names = [(f"f{place}", name) for place, name in enumerate(kinds)]
         types = [_json_type(kind) for kind in self.kinds.values()]
         self._row_type = row_type(names, [(each, None) for each in types])
         self._row = msgspec.json.Decoder(self._row_type)
@@ -141,13 +145,13 @@ class Shape:
 
 
 @functools.lru_cache(maxsize=256)
-def _shape(version: int, fields: tuple[tuple[str, str], ...]) -> Shape:
-    return Shape(Schema(version, dict(fields)))
+def _shape(version: int, fields: tuple[tuple[str, str], ...], is_table: bool) -> Shape:  # noqa: FBT001 - cached by place
+    return Shape(Schema(version, dict(fields)), TABLE if is_table else SCHEMA)
 
 
-def shape_of(schema: Schema) -> Shape:
-    """The typed columns of a schema, made once."""
-    return _shape(schema.version, tuple(schema.fields.items()))
+def shape_of(schema: Schema, *, is_table: bool = False) -> Shape:
+    """The typed columns of a schema, made once: in files of records, or of an event table."""
+    return _shape(schema.version, tuple(schema.fields.items()), is_table)
 
 
 def _json_type(kind: Kind) -> Any:

@@ -18,13 +18,12 @@ from strandline.lake.typed import shape_of
 from strandline.schema import Schema
 from strandline.views.table.apart import Apart
 from strandline.views.table.condition import Condition
-from strandline.views.table.snapshot import CORE, SEQ, Facts, Top
+from strandline.views.table.snapshot import SEQ, Facts, Top
 
 
 def columns_of(schema: Schema) -> pa.Schema:
     """The columns of a table with this schema: those of every table, then its fields."""
-    typed = shape_of(schema).columns
-    return pa.schema([*CORE, *(typed.field(name) for name in schema.fields)])
+    return shape_of(schema, is_table=True).columns
 
 
 class ArrowReading:

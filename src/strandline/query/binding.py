@@ -103,7 +103,7 @@ class _Known:
             event_of(name.text, own, self.schema(name))
             for name, own in zip(names, called, strict=True)
         ]
-        link = linked_by.text if linked_by else "context"
+        link = linked_by.text if linked_by else "__context"
         return Scope(found, self.text, link if len(names) > 1 else None)
 
     def _check_alike(self, names: Sequence[Name]) -> None:
@@ -167,7 +167,7 @@ def _replay(command: Replay, known: _Known) -> Bound:
     using = command.using
     taken = scope.events
     if using is not None and command.event is None:
-        taken = tuple(event for event in taken if _is_time(event, using.text))
+        taken = tuple(event for event in taken if _is_time(event, scope.has(event, using.text)))
     if not taken:
         raise scope.mistake(
             f"no event has a time {using.text!r}" if using else "there are no events yet",
@@ -225,12 +225,12 @@ def _time(event: Event, scope: Scope, using: Name | None) -> str:
     return column
 
 
-def _is_time(event: Event, field: str) -> bool:
-    return field in event.kinds and event.kinds[field].name in _TIMES
+def _is_time(event: Event, column: str | None) -> bool:
+    return column is not None and event.kinds[column].name in _TIMES
 
 
 def _times_told(event: Event) -> str:
-    found = [name for name, kind in event.kinds.items() if kind.name in _TIMES]
+    found = [event.shown[name] for name, kind in event.kinds.items() if kind.name in _TIMES]
     return f"times of {event.name} are {told(found, 'and')}"
 
 
@@ -243,6 +243,16 @@ def _link(query: Query, scope: Scope) -> str | None:
     if name.event:
         raise scope.mistake("LINKED BY names a field that every event has", name.at)
     columns = [scope.column(event, name.text, name.at) for event in scope.events]
+    if len(set(columns)) > 1:
+        told_all = [
+            f"{event.shown[own]} of {event.name}"
+            for event, own in zip(scope.events, columns, strict=True)
+        ]
+        raise scope.mistake(
+            f"{name.text} is a field of some events and a system column of others",
+            name.at,
+            f"a system column is __seq, __ts or __context; here it is {told(told_all, 'and')}",
+        )
     kinds = [event.kinds[own] for event, own in zip(scope.events, columns, strict=True)]
     families = {_family(kind.name) for kind in kinds}
     if len(families) > 1:
@@ -262,9 +272,9 @@ def _returned(names: tuple[Name, ...] | None, scope: Scope) -> tuple[Column, ...
     if names:
         return tuple(scope.named(name) for name in names)
     return tuple(
-        Column(place, field, f"{event.called}.{field}" if scope.is_sequence else field)
+        Column(place, field, f"{event.called}.{shown}" if scope.is_sequence else shown)
         for place, event in enumerate(scope.events)
-        for field in event.kinds
+        for field, shown in event.shown.items()
     )
 
 
@@ -274,8 +284,8 @@ def _replayed(names: tuple[Name, ...] | None, scope: Scope) -> tuple[Column, ...
         return _returned(names, scope)
     found: dict[str, Column] = {}
     for place, event in enumerate(scope.events):
-        for field in event.kinds:
-            found.setdefault(field, Column(place, field, field))
+        for column, shown in event.shown.items():
+            found.setdefault(shown, Column(place, column, shown))
     if not names:
         return tuple(found.values())
     found.setdefault("timestamp", Column(0, "ts", "timestamp"))

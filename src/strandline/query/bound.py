@@ -52,7 +52,7 @@ class Column(NamedTuple):
     event: int
     """Its place in ``Bound.events``; -1 when only the name counts."""
     field: str
-    """As in the table: seq, ts, context or a field of the schema."""
+    """As in files: seq, ts, context or the column of a field (``schema.column_of``)."""
     name: str
     """What it is called in the result: the field, in a sequence ``event.field``."""
 
@@ -81,8 +81,8 @@ class BoundEvent(msgspec.Struct, frozen=True, kw_only=True):
     where: Condition | None = None
 
     def kinds(self) -> dict[str, Kind]:
-        """The type of each column, those of every table in front."""
-        return CORE_KINDS | self.schema.kinds()
+        """The type of each column by its name in files, those of every table in front."""
+        return CORE_KINDS | self.schema.columns()
 
 
 class BoundStep(msgspec.Struct, frozen=True, kw_only=True):

@@ -146,8 +146,10 @@ def _largest(table: pa.Table, count: int) -> set[Any]:
 def _points(line: _Line, table: pa.Table, kept: set[Any] | None, place: int) -> list[Point]:
     """The rows of an answer, in order of time and groups."""
     bound = line.bound
-    columns = [column.to_pylist() for column in _without_zones(table).columns]
-    times = columns.pop(0) if bound.names[0] == BUCKET else None
+    if bound.per:
+        table = _without_zone(table)
+    columns = [column.to_pylist() for column in table.columns]
+    times = columns.pop(0) if bound.per else None
     *groups, figures = columns
     points = []
     for row, figure in enumerate(figures):
@@ -165,14 +167,10 @@ def _points(line: _Line, table: pa.Table, kept: set[Any] | None, place: int) -> 
     return sorted(points, key=lambda point: (point.time or "", point.group or ""))
 
 
-def _without_zones(table: pa.Table) -> pa.Table:
-    """Moments as whole numbers: Python has no years above 9999."""
-    for place, field in enumerate(table.schema):
-        if pa.types.is_timestamp(field.type):
-            micros = table.column(place).cast(pa.timestamp("us", field.type.tz)).cast(pa.int64())
-            if field.name == BUCKET:
-                table = table.set_column(place, field.name, micros)
-    return table
+def _without_zone(table: pa.Table) -> pa.Table:
+    """Buckets as whole numbers: Python has no years above 9999."""
+    times = table.column(0).cast(pa.timestamp("us", table.schema.types[0].tz))
+    return table.set_column(0, BUCKET, times.cast(pa.int64()))
 
 
 def _moment(micros: int | None) -> str | None:

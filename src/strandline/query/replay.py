@@ -25,6 +25,7 @@ from strandline.query.plan import Scan
 from strandline.query.result import Result
 from strandline.query.shape import MOMENT
 from strandline.query.sources import Sources
+from strandline.schema import column_of
 from strandline.views.table.condition import fields_of
 from strandline.views.table.snapshot import SEQ, TS
 
@@ -53,23 +54,27 @@ def replayed(bound: Bound, sources: Sources, session: Session, profile: Profile)
 
 def scans_of(bound: Bound) -> list[Scan]:
     """What is read of each event."""
-    asked = [column.field for column in bound.columns]
-    return [_scan(event, place, asked) for place, event in enumerate(bound.events)]
+    return [_scan(event, place, _asked(bound, event)) for place, event in enumerate(bound.events)]
 
 
 def together(bound: Bound, tables: Sequence[pa.Table]) -> pa.Table:
     """The rows of all events, in order."""
-    asked = [column.field for column in bound.columns]
     found: list[dict[str, Any]] = []
     for event, table in zip(bound.events, tables, strict=True):
-        fields = [field for field in event.schema.fields if field in asked]
+        fields = _asked(bound, event)
         found += [_row(event.name, row, fields) for row in Result(table)]
     found.sort(key=lambda row: (row[TS], row[SEQ], row[EVENT]))
     return pa.Table.from_pylist(found, schema=SHAPE)
 
 
-def _scan(event: BoundEvent, place: int, asked: list[str]) -> Scan:
-    kept = {SEQ, TS, *asked}
+def _asked(bound: Bound, event: BoundEvent) -> list[str]:
+    """The fields of an event that are shown: by their names, which another event may have, too."""
+    names = {column.name for column in bound.columns}
+    return [field for field in event.schema.fields if field in names]
+
+
+def _scan(event: BoundEvent, place: int, fields: list[str]) -> Scan:
+    kept = {SEQ, TS, *map(column_of, fields)}
     kinds = event.kinds()
     needed = {name: kinds[name] for name in kinds if name in kept | fields_of(event.where)}
     return Scan(
@@ -84,5 +89,5 @@ def _scan(event: BoundEvent, place: int, asked: list[str]) -> Scan:
 
 
 def _row(event: str, row: dict[str, Any], fields: list[str]) -> dict[str, Any]:
-    payload = msgspec.json.encode({field: row[field] for field in fields}).decode()
+    payload = msgspec.json.encode({field: row[column_of(field)] for field in fields}).decode()
     return {EVENT: event, SEQ: row[SEQ], TS: row[TS], PAYLOAD: payload}

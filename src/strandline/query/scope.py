@@ -4,7 +4,9 @@ In a sequence a field goes with its event, ``view.page``; without one it must be
 The field that links the events is the same in all of them and needs none. When an event comes
 twice, the second is called with a number: ``QUERY a FOLLOWED BY a WHERE a2.x = 1``.
 
-``timestamp`` is ``ts``, unless an event has a field of that name.
+``timestamp`` is ``ts``, unless an event has a field of that name. ``__seq``, ``__ts`` and
+``__context`` are always the system columns. Where an event has a field ``seq``, that name is the
+field (``schema.py``).
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import NamedTuple
 from strandline.query.bound import CORE_KINDS, Column
 from strandline.query.commands import Name
 from strandline.query.problems import Mistake, did_you_mean, near, told
-from strandline.schema import Kind, Schema
+from strandline.schema import SYSTEM_PREFIX, Kind, Schema, column_of, shown_columns
 
 ALL_EVENTS = -1
 _TIMESTAMP, _TS = "timestamp", "ts"
@@ -28,6 +30,9 @@ class Event(NamedTuple):
     called: str
     schema: Schema
     kinds: dict[str, Kind]
+    """Of columns by their names in files."""
+    shown: dict[str, str]
+    """What these columns are called in results."""
 
 
 class Scope:
@@ -59,7 +64,10 @@ class Scope:
         own = _own(self.events[owners[0]], field) or field
         if len(owners) == 1:
             return owners[0], own
-        if own == self._link:
+        if self._link is not None and all(
+            _own(self.events[place], field) == _own(self.events[place], self._link)
+            for place in owners
+        ):
             return ALL_EVENTS, own
         called = [f"{self.events[place].called}.{field}" for place in owners]
         raise self.mistake(f"{field!r} is in several events", at, f"write {told(called)}")
@@ -71,11 +79,15 @@ class Scope:
         called = self.events[place].called
         return Column(place, own, f"{called}.{name.text}" if self.is_sequence else name.text)
 
+    def has(self, event: Event, field: str) -> str | None:
+        """The column's own name, None when the event has no such field."""
+        return _own(event, field)
+
     def column(self, event: Event, field: str, at: int) -> str:
         """The column's own name, in one event that must have it."""
         own = _own(event, field)
         if own is None:
-            hint = did_you_mean(field, list(event.kinds), called="there are")
+            hint = did_you_mean(field, list(event.shown.values()), called="there are")
             raise self.mistake(f"{event.name} has no field {field!r}", at, hint)
         return own
 
@@ -95,7 +107,7 @@ class Scope:
     def _unknown(self, field: str, at: int) -> Mistake:
         if not self.is_sequence:
             self.column(self.events[0], field, at)
-        known = {name: event for event in reversed(self.events) for name in event.kinds}
+        known = {name: event for event in reversed(self.events) for name in event.shown.values()}
         meant = near(field, known)
         hint = f"did you mean '{known[meant].called}.{meant}'?" if meant else ""
         names = told(list(dict.fromkeys(event.name for event in self.events)), "and")
@@ -103,7 +115,7 @@ class Scope:
 
 
 def event_of(name: str, called: str, schema: Schema) -> Event:
-    return Event(name, called, schema, CORE_KINDS | schema.kinds())
+    return Event(name, called, schema, CORE_KINDS | schema.columns(), shown_columns(schema))
 
 
 def called_names(names: Sequence[str]) -> list[str]:
@@ -123,7 +135,10 @@ def called_names(names: Sequence[str]) -> list[str]:
 
 
 def _own(event: Event, field: str) -> str | None:
-    """The column that a field is, None when there is none."""
-    if field in event.kinds:
-        return field
+    """The column of a name, None when there is none."""
+    if field in event.schema.fields:
+        return column_of(field)
+    plain = field.removeprefix(SYSTEM_PREFIX)
+    if plain in CORE_KINDS and field in (event.shown[plain], f"{SYSTEM_PREFIX}{plain}"):
+        return plain
     return _TS if field == _TIMESTAMP else None

@@ -13,12 +13,13 @@ from starlette.responses import Response
 
 from strandline.errors import Invalid
 from strandline.record import Appended
+from strandline.schema import SYSTEM_PREFIX, Schema, shown_columns
 from strandline.server.arrow_streams import ipc_chunks, streamed, table_of
 from strandline.server.call import Call
 from strandline.server.opened import ask, ask_slowly, find_table, write
 from strandline.server.routing import Answer, Need, Route
 from strandline.store import Store
-from strandline.views.table.condition import Compare, Condition, decode
+from strandline.views.table.condition import Compare, Condition, decode, with_fields
 from strandline.views.table.snapshot import CONTEXT
 from strandline.views.table.table import Table
 from strandline.wire import tables as wire
@@ -81,8 +82,14 @@ async def delete(call: Call) -> Answer:
     where = _condition(asked.condition)
     if where is None and not asked.all:
         raise Invalid("say which rows: where, context or a condition, or all")
-    deleted = await ask_slowly(call, find_table, lambda table: table.delete(where or _EVERYTHING))
-    return Answer(wire.RowsDeleted(deleted=deleted))
+
+    def work(table: Table) -> int:
+        known = _columns(table.schema)
+        if where is None:
+            return table.delete(_EVERYTHING)
+        return table.delete(with_fields(where, lambda name: known.get(name, name)))
+
+    return Answer(wire.RowsDeleted(deleted=await ask_slowly(call, find_table, work)))
 
 
 async def rows(call: Call) -> Response:
@@ -92,18 +99,29 @@ async def rows(call: Call) -> Response:
 
     def work(table: Table) -> tuple[pa.Schema, Any]:
         found = table.snapshot(asked.as_of)
-        columns = found.columns.names if asked.columns is None else asked.columns
-        known = {field.name: field for field in found.columns}
-        for name in columns:
+        known = _columns(found.schema)
+        names = list(known) if asked.columns is None else asked.columns
+        for name in names:
             if name not in known:
                 raise Invalid(f"{table.name!r} has no column {name!r}")
-        reading = found.read(columns, where, after=asked.after)
+        columns = [known[name] for name in names]
+        wanted = None if where is None else with_fields(where, lambda name: known.get(name, name))
+        reading = found.read(columns, wanted, after=asked.after)
         position = {b"strandline.position": str(found.position).encode()}
-        made = pa.schema([known[name] for name in columns], metadata=position)
-        return made, (batch.cast(made) for batch in reading.batches())
+        fields = [
+            found.columns.field(each).with_name(known_as)
+            for each, known_as in zip(columns, names, strict=True)
+        ]
+        made = pa.schema(fields, metadata=position)
+        return made, (batch.rename_columns(names).cast(made) for batch in reading.batches())
 
     made, batches = await ask_slowly(call, find_table, work)
     return await streamed(call, ipc_chunks(made, batches), ARROW)
+
+
+def _columns(schema: Schema) -> dict[str, str]:
+    """The column of a file for each name that a column has in results."""
+    return {shown: column for column, shown in shown_columns(schema).items()}
 
 
 async def flush(call: Call) -> Answer:
@@ -142,13 +160,17 @@ def _events(call: Call) -> tuple[Sequence[str] | str, list[bytes]]:
 
 
 def _arrow_events(table: pa.Table) -> tuple[list[str], list[bytes]]:
-    """Each row is an event; what is null in it is not said."""
-    if CONTEXT not in table.column_names:
+    """Each row is an event; what is null in it is not said.
+
+    Where there is a column ``__context``, one called ``context`` is a field."""
+    system = f"{SYSTEM_PREFIX}{CONTEXT}"
+    context = system if system in table.column_names else CONTEXT
+    if context not in table.column_names:
         raise Invalid(f"the Arrow body lacks the column {CONTEXT!r}")
-    contexts = table.column(CONTEXT).to_pylist()
+    contexts = table.column(context).to_pylist()
     events = [
         {name: value for name, value in row.items() if value is not None}
-        for row in table.drop_columns([CONTEXT]).to_pylist()
+        for row in table.drop_columns([context]).to_pylist()
     ]
     try:
         return contexts, [msgspec.json.encode(event) for event in events]

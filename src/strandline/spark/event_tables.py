@@ -71,7 +71,7 @@ def _files(spark: SparkSession, state: TableState, written: Schema) -> DataFrame
     few = len(files) <= PATHS_MAX
     paths = [f"{folder}/{file.name()}" for file in files] if few else [folder]
     with plain_errors():
-        shape = of_arrow(EventShape(told=written).schema)
+        shape = of_arrow(EventShape(told=written).stored)
         frame = spark.read.schema(shape).parquet(*paths)
     held = [] if few else [f.col("_metadata.file_name").isin([each.name() for each in files])]
     low, high = min(each.first_seq for each in files), max(each.last_seq for each in files)
@@ -80,18 +80,20 @@ def _files(spark: SparkSession, state: TableState, written: Schema) -> DataFrame
     gone = state.gone()
     seqs = np.array(list(gone & BitMap64(range(low, high + 1))) if gone else [], dtype="<i8")
     frame = without(spark, frame, held, seqs)
-    target = of_arrow(EventShape(told=state.schema).schema)
-    return frame.select(*(_upcast(field, written, state.schema) for field in target))
+    target = EventShape(told=state.schema)
+    found = [_upcast(field, written, state.schema) for field in of_arrow(target.stored)]
+    return frame.select(*found).toDF(*target.schema.names)
 
 
 def _upcast(field: StructField, written: Schema, told: Schema) -> Column:
     """A column of a file in the newest version, as ``views/table/upcast.py`` does it."""
     name = field.name
-    if name not in told.fields:
+    kinds, before = told.columns(), written.columns()
+    if name not in kinds:
         return f.col(name)
-    if name not in written.fields:
+    if name not in before:
         return f.lit(None).cast(field.dataType).alias(name)
     column = f.col(name)
-    if (written.kinds()[name].name, told.kinds()[name].name) == ("date", "datetime"):
+    if (before[name].name, kinds[name].name) == ("date", "datetime"):
         column = f.to_utc_timestamp(column.cast("timestamp"), f.current_timezone())
     return column.cast(field.dataType).alias(name)

@@ -27,9 +27,9 @@ from strandline.pipelines import cuts
 from strandline.pipelines.columns import RECORD
 from strandline.pipelines.positions import Position
 from strandline.query.sql import positions
-from strandline.schema import NO_SCHEMA, Schema
-from strandline.spark.kinds.events import Change
-from strandline.spark.kinds.shape import selected, spark_form
+from strandline.schema import NO_SCHEMA, Schema, shown_columns
+from strandline.spark.kinds.events import Change, EventShape
+from strandline.spark.kinds.shape import selected
 from strandline.spark.outside import LakePlace
 from strandline.spark.places import Place, StorePlace
 from strandline.spark.reading import read as read_parts
@@ -38,7 +38,6 @@ from strandline.spark.tasks import AnyPart, TablePart
 from strandline.topic.snapshot import Snapshot
 from strandline.views.table.files.visible import visible
 from strandline.views.table.marks import MARK, change_of
-from strandline.views.table.rows import arrow_schema
 
 PART_ROWS = 8 * 65_536
 _EVER = 2**63 - 1
@@ -60,7 +59,7 @@ class TableState(msgspec.Struct, frozen=True, kw_only=True):
     hidden: bytes
     """Seqs that are gone though a file has them."""
     memory: tuple[pa.Table, ...] = ()
-    """Rows that are in no file."""
+    """Rows that are in no file, with the names of results."""
 
     def gone(self) -> BitMap64:
         return BitMap64.deserialize(self.hidden) if self.hidden else BitMap64()
@@ -105,14 +104,16 @@ def parts_of(state: TableState) -> list[AnyPart]:
 
 def read(part: TablePart, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows of a part, on an executor."""
-    schema = pa.schema([spark_form(arrow_schema(part.told)).field(name) for name in names])
+    whole = EventShape(told=part.told).schema
+    schema = pa.schema([whole.field(name) for name in names])
+    columns = {shown: column for column, shown in shown_columns(part.told).items()}
     tables = visible(
         _objects(part.lake),
         part.table_id,
         part.file,
         part.written,
         part.told,
-        names,
+        [columns[name] for name in names],
         first_seq=part.first_seq,
         last_seq=part.last_seq,
         hidden=BitMap64.deserialize(part.hidden) if part.hidden else BitMap64(),
@@ -121,7 +122,7 @@ def read(part: TablePart, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     )
     try:
         for table in tables:
-            yield selected(table, schema)
+            yield selected(table.rename_columns(list(names)), schema)
     except NotFound:
         raise NotFound(
             f"{part.file.name()} of table {part.table!r} is gone: the read took longer than "
@@ -186,8 +187,13 @@ def _of_store(place: StorePlace, topic: str, as_of: str) -> TableState:
             first_seq=pinned.floor,
             last_seq=view.position,
             hidden=_bytes(fold.hidden | pinned.hidden),
-            memory=tuple(table for table in rest.tables() if len(table)),
+            memory=tuple(_shown(table, fold.schema) for table in rest.tables() if len(table)),
         )
+
+
+def _shown(table: pa.Table, schema: Schema) -> pa.Table:
+    names = shown_columns(schema)
+    return table.rename_columns([names[name] for name in table.column_names])
 
 
 def _of_lake(place: LakePlace, topic: str) -> TableState:

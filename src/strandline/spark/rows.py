@@ -131,7 +131,7 @@ def _native(
     files: Sequence[FileRows],
 ) -> DataFrame:
     first = files[0]
-    written = CORE_KINDS | first.schema.kinds()
+    written = CORE_KINDS | first.schema.columns()
     there = {name: written[name] for name in kinds if name in written}
     needed = there if SEQ in there or not first.is_cut else there | {SEQ: written[SEQ]}
     frame = _read(spark, table, files, needed or {SEQ: written[SEQ]})
@@ -159,9 +159,10 @@ def _told(name: str, kind: Kind, written: Schema) -> Column:
     """A column as it is in the newest version."""
     if name in CORE_KINDS:
         return f.col(_quoted(name))
-    if name not in written.fields:
+    before = written.columns()
+    if name not in before:
         return f.lit(None).cast(type_of(name, kind)).alias(name)
-    if written.kinds()[name].name == kind.name:
+    if before[name].name == kind.name:
         return f.col(_quoted(name))
     return f.col(_quoted(name)).cast(type_of(name, kind)).alias(name)
 

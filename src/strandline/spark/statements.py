@@ -167,8 +167,9 @@ def _frame(
 ) -> DataFrame:
     if isinstance(relation, TableRows):
         snapshot = relation.snapshot
-        kinds = CORE_KINDS | snapshot.schema.kinds()
-        return frame_of(session, named.name, kinds, snapshot.read(list(kinds)).apart())
+        kinds = CORE_KINDS | snapshot.schema.columns()
+        rows = frame_of(session, named.name, kinds, snapshot.read(list(kinds)).apart())
+        return rows.toDF(*relation.schema.names)
     names = [name for name in relation.schema.names if wanted is None or name.lower() in wanted]
     names = names or relation.schema.names[:1]
     shape = pa.schema([relation.schema.field(name) for name in names])

@@ -35,6 +35,7 @@ from strandline.pipelines import columns, cuts
 from strandline.pipelines.conditions import time_of
 from strandline.pipelines.parts import carried
 from strandline.pipelines.positions import Offset, Offsets, Position
+from strandline.schema import SYSTEM_PREFIX
 from strandline.spark import loading, reading
 from strandline.spark.failures import told_briefly
 from strandline.spark.kinds.shape import selected
@@ -184,6 +185,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._schema is None:
             return [carried(loss_rows(losses, self.options.columns))]
         rows = loss_rows(losses, ["seq", columns.LOST])
+        if (shown := f"{SYSTEM_PREFIX}seq") in self._schema.names:  # it has a field seq
+            rows = rows.rename_columns([shown, columns.LOST])
         return [carried(pa.Table.from_batches([selected(rows, self._schema)]))]
 
 

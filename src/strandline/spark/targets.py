@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 
 from strandline.errors import Invalid, NotFound
 from strandline.pipelines.positions import check_lake, matching, open_readonly
-from strandline.schema import Schema
+from strandline.schema import Schema, shown_columns
 from strandline.spark.kinds.encoding import (
     EVENT,
     Encoder,
@@ -99,15 +99,16 @@ def _events(store: Store, options: WriteOptions, schema: StructType) -> Encoder:
         fields: Schema = fold.schema
     if not fields.version:
         raise Invalid(f"event {options.topic!r} has no fields yet: DEFINE it first")
+    context = shown_columns(fields)["context"]
     if EVENT in schema.names and EVENT not in fields.fields:
-        _check(schema, {"context": _TEXT, EVENT: _TEXT}, ["context", EVENT], "table")
+        _check(schema, {context: _TEXT, EVENT: _TEXT}, [context, EVENT], "table")
     else:
         kinds = fields.kinds()
         known: Kinds = {
-            "context": _TEXT,
+            context: _TEXT,
             **{name: _FIELDS[kind.name] for name, kind in kinds.items()},
         }
-        needed = ["context", *(name for name, kind in kinds.items() if not kind.optional)]
+        needed = [context, *(name for name, kind in kinds.items() if not kind.optional)]
         _check(schema, known, needed, "table")
     return EventEncoder(table=options.topic, schema=fields)
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from strandline.errors import Invalid
 from strandline.pipelines import cuts
 from strandline.pipelines.positions import Position
-from strandline.schema import NO_SCHEMA, Schema
+from strandline.schema import NO_SCHEMA, SYSTEM_PREFIX, TABLE_COLUMNS, Schema
 from strandline.spark import views
 from strandline.spark.kinds.events import Change, EventShape, changed, check_known
 from strandline.spark.kinds.shape import Shape
@@ -78,7 +78,11 @@ class TypedStream:
     def _known(self, newest: Schema) -> Schema:
         """The version that the query's columns are of: without fields that came since."""
         there = self._schema.names
-        fields = {name: kind for name, kind in newest.fields.items() if name in there}
+        fields = {
+            name: kind
+            for name, kind in newest.fields.items()
+            if name in there and (name not in TABLE_COLUMNS or f"{SYSTEM_PREFIX}{name}" in there)
+        }
         told = Schema(newest.version, fields)
         now = EventShape(told=told).schema
         for name in fields:

@@ -32,7 +32,7 @@ from strandline.spark.kinds.events import Change, EventShape
 from strandline.spark.kinds.letters import LETTERS, LetterShape
 from strandline.spark.kinds.measured import MEASURED, MeasuredShape
 from strandline.spark.kinds.points import POINTS, PointShape
-from strandline.spark.kinds.shape import Shape, chosen, spark_form
+from strandline.spark.kinds.shape import Shape, chosen, selected, spark_form
 from strandline.spark.options import ReadOptions
 from strandline.spark.outside import LakePlace
 from strandline.spark.places import Place, StorePlace, open_place
@@ -193,7 +193,7 @@ def _of_state(
 ) -> list[AnyPart]:
     if options.view == "table":
         state = events.table_of(place, options.topics[0], options.as_of)
-        rest = [states.shaped(batch, schema) for table in state.memory for batch in _one(table)]
+        rest = [selected(batch, schema) for table in state.memory for batch in _one(table)]
         return [*events.parts_of(state), *states.carried_parts(rest, schema)]
     return states.parts_of(place, options, schema)
 
@@ -204,8 +204,9 @@ def _one(table: pa.Table) -> list[pa.RecordBatch]:
 
 
 def _asked(place: Any, options: ReadOptions, schema: pa.Schema) -> list[pa.RecordBatch]:
+    shape = selected if options.view == "table" else states.shaped
     answer = place.ask(options)
-    return [states.shaped(batch, schema) for batch in answer.to_batches(max_chunksize=16_384)]
+    return [shape(batch, schema) for batch in answer.to_batches(max_chunksize=16_384)]
 
 
 def refuse_bounds(options: ReadOptions) -> None:

@@ -249,7 +249,7 @@ def test_the_sql_of_a_sequence_finds_the_same_matches(words, events):
         for scan in plan.scans:
             rows = data[scan.table][1].append_column("context", pa.array([""] * 2000))
             session.register(scan.relation, [rows.select(scan.columns)])
-        found = session.ask(sql(plan, "duckdb")).rename_columns(list(plan.names))
+        found = session.ask(sql(plan, "duckdb")).rename_columns(plan.names)
     sides = [data[name][0] for name in events]
     mine = matches(
         sides, [BoundStep(direction=s.direction, within_us=s.within_us) for s in bound.steps]

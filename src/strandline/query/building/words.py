@@ -28,7 +28,6 @@ RESERVED = frozenset(
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_FIELD = re.compile(r"[^\W\d]\w*")
 _ALIAS = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _DIGITS_MAX = 400
 _CONSTANTS: dict[str, Value] = {"true": True, "false": False, "null": None}
@@ -99,7 +98,7 @@ def field_of(token: Token, text: str | None = None) -> Name:
         prefix, _, name = told[:-1].rpartition("`")
         return Name(name, at_of(token), prefix.removesuffix("."))
     prefix, dot, name = told.rpartition(".")
-    if not _FIELD.fullmatch(name) or (dot and not prefix):
+    if not name.isidentifier() or (dot and not prefix):
         raise Misplaced(
             at_of(token),
             f"expected a field, not {told!r}",

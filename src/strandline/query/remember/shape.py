@@ -41,7 +41,7 @@ from strandline.query.bound import Bound, BoundAggregate, Column, Function
 from strandline.query.plan import plan_of
 from strandline.query.remember.manifest import FORMAT, NO_KEEP, Keep, Kind
 from strandline.query.shape import shape_of as shape_of_answer
-from strandline.schema import Schema
+from strandline.schema import Schema, column_of
 from strandline.views.table.condition import fields_of
 from strandline.views.table.snapshot import CORE
 
@@ -108,7 +108,7 @@ def kept_schema(bound: Bound) -> Schema:
     """The fields that a selection keeps, of those of its event."""
     schema = bound.events[0].schema
     wanted = {column.field for column in _kept_columns(bound)}
-    fields = {name: kind for name, kind in schema.fields.items() if name in wanted}
+    fields = {name: kind for name, kind in schema.fields.items() if column_of(name) in wanted}
     return Schema(schema.version, fields)
 
 
@@ -237,7 +237,7 @@ def _told_by_what_it_uses(bound: Bound) -> Bound:
     for event in bound.events:
         named = used | fields_of(event.where) | {event.time}
         fields = {name: event.schema.fields[name] for name in sorted(event.schema.fields)}
-        fields = {name: kind for name, kind in fields.items() if name in named}
+        fields = {name: kind for name, kind in fields.items() if column_of(name) in named}
         events.append(replace(event, schema=Schema(0, fields)))
     # What a state has besides, it can be given later.
     kept = tuple(each for each in bound.aggregates if each.function != "scaled_total")

@@ -1,5 +1,8 @@
 """An event table as rows: seq, ts, context and its fields, by the newest schema.
 
+A field keeps its name; a system column that a field has the name of is ``__seq``, ``__ts`` or
+``__context``.
+
 The snapshot reads (``views/table/snapshot.py``): only the columns that are asked for, and only the
 zones of its files that may hold rows for which DuckDB's filter is true. The filter goes to it as a
 condition of its own, which knows two truth values where SQL knows three. A filter without NOT, as
@@ -15,8 +18,9 @@ import pyarrow as pa
 
 from strandline.query.sql.filters import Comparison, Every, Some, Where
 from strandline.query.sql.relation import Position, Relation
+from strandline.schema import shown_columns
 from strandline.views.host import Host
-from strandline.views.table.condition import And, Compare, Condition, In, Operator, Or
+from strandline.views.table.condition import And, Compare, Condition, In, Operator, Or, with_fields
 from strandline.views.table.fold import TableFold
 from strandline.views.table.snapshot import Snapshot
 
@@ -38,13 +42,19 @@ class TableRows:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self.schema = snapshot.columns
+        shown = shown_columns(snapshot.schema)
+        self.columns = {name: column for column, name in shown.items()}
+        """The column of a file by its name here."""
+        self.schema = pa.schema([field.with_name(shown[field.name]) for field in snapshot.columns])
 
     def batches(self, columns: Sequence[str], where: Where | None) -> Iterator[pa.RecordBatch]:
         shape = pa.schema([self.schema.field(name) for name in columns])
-        reading = self.snapshot.read(columns, condition_of(where))
+        condition = condition_of(where)
+        if condition is not None:
+            condition = with_fields(condition, self.columns.__getitem__)
+        reading = self.snapshot.read([self.columns[name] for name in columns], condition)
         for batch in reading.batches():
-            yield batch.cast(shape)
+            yield batch.rename_columns(shape.names).cast(shape)
 
 
 def condition_of(where: Where | None) -> Condition | None:

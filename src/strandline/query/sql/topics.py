@@ -1,8 +1,8 @@
 """The records of a topic as rows: what ``Topic.read().arrow()`` has, ``text``, and typed columns.
 
 ``text`` is ``data`` where that is UTF-8. A topic with a schema has its fields as columns, read from
-``data`` as the lake does it (``lake/typed.py``), by the schema of now; a field that is called
-``text`` stands in the place of ours.
+``data`` as the lake does it (``lake/typed.py``), by the schema of now; the field ``key`` is the
+column ``__data_key``, and a field that is called ``text`` takes the place of our column.
 
 Records are read in order of seq, block by block, from the first to the last that a condition on seq
 or ts allows. They are those that the topic has up to the position: records that are deleted or
@@ -21,7 +21,7 @@ from strandline.lake.columns import SCHEMA
 from strandline.lake.typed import shape_of
 from strandline.query.sql.filters import Where, bounds
 from strandline.query.sql.relation import Position, Relation, texts
-from strandline.schema import Schema
+from strandline.schema import Schema, column_of
 from strandline.topic.snapshot import Snapshot
 from strandline.topic.topic import Topic
 from strandline.views.host import Host
@@ -52,10 +52,14 @@ class TopicRows:
         typed = shape_of(Schema(1, self._fields)).columns
         has_text = "text" in map(str.lower, self._fields)
         own = list(SCHEMA) if has_text else [*SCHEMA, _TEXT]
-        self.schema = pa.schema([*own, *(typed.field(name) for name in self._fields)])
+        self.schema = pa.schema([*own, *list(typed)[len(SCHEMA) :]])
 
     def batches(self, columns: Sequence[str], where: Where | None) -> Iterator[pa.RecordBatch]:
-        chosen = {name: kind for name, kind in self._fields.items() if name in columns}
+        chosen = {
+            name: kind
+            for name, kind in self._fields.items()
+            if column_of(name, SCHEMA.names) in columns
+        }
         shape = shape_of(Schema(1, chosen))
         with_text = "text" in columns and "text" not in chosen
         for table in scan(self._topic, self._snapshot, where):

@@ -13,7 +13,7 @@ import msgspec
 from strandline.errors import Invalid
 from strandline.query.literals import Unfit, typed
 from strandline.record import Record
-from strandline.schema import Kind, Schema
+from strandline.schema import Kind, Schema, column_of
 from strandline.server.live.frames import Wrapping
 from strandline.views.table import condition as conditions
 from strandline.views.table.condition import And, Condition, Not, Or
@@ -139,7 +139,7 @@ def bound(where: Condition, kinds: dict[str, Kind]) -> Condition:
         known = ", ".join(kinds) or "none: it has no schema"
         raise Invalid(f"the topic has no field {where.field!r} to filter by; it has {known}")
     try:
-        return typed(where, where.field, kinds[where.field])
+        return typed(where, column_of(where.field), kinds[where.field])
     except Unfit as error:
         raise Invalid(f"filter.where: {error}. {error.hint}".rstrip(". ")) from error
 

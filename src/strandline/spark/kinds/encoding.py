@@ -4,7 +4,8 @@ An encoder is data, made on the driver, where the store can be asked what the vi
 by executors. It takes a batch or refuses it; ``spark/fitting.py`` finds the rows that are to blame.
 
     kv        key, value; if you like expires. A null value deletes the key.
-    table     context, and the fields as columns or all of them as JSON in ``event``
+    table     context (``__context`` where a field has that name), and the fields as columns or all
+              of them as JSON in ``event``, unless a field has that name
     series    source, at or time, payload; if you like version
     metrics   time or ns, columns that are tags, all others fields
     queue     data; if you like key and tag: plain jobs
@@ -22,7 +23,7 @@ import pyarrow as pa
 
 from strandline.errors import Invalid
 from strandline.inbox.staging import COLUMNS
-from strandline.schema import Schema
+from strandline.schema import Schema, shown_columns
 from strandline.views.kv.meta import DELETED, EXPIRES_US_MAX, until
 from strandline.views.kv.values import plain_key
 from strandline.views.metrics.arrays import tables_of
@@ -69,14 +70,15 @@ class EventEncoder(msgspec.Struct, frozen=True, kw_only=True):
     schema: Schema
 
     def encode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        contexts = batch["context"].cast(pa.string()).to_pylist()
-        keys = [check_context(_given(context, "context")) for context in contexts]
+        name = shown_columns(self.schema)["context"]
+        contexts = batch[name].cast(pa.string()).to_pylist()
+        keys = [check_context(_given(context, name)) for context in contexts]
         data = self._events(batch)
         validator_of(self.schema, self.table).decode_many(data)
         return _records(keys=keys, data=data)
 
     def _events(self, batch: pa.RecordBatch) -> list[bytes]:
-        if EVENT in batch.schema.names:
+        if EVENT in batch.schema.names and EVENT not in self.schema.fields:
             return [_given(each, EVENT) for each in batch[EVENT].cast(pa.binary()).to_pylist()]
         fields = [name for name in self.schema.fields if name in batch.schema.names]
         columns = [map(_plain, batch[name].to_pylist()) for name in fields]

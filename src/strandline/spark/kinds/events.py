@@ -15,10 +15,11 @@ import pyarrow as pa
 
 from strandline.errors import Invalid
 from strandline.lake.typed import ARROW
-from strandline.schema import Schema
+from strandline.schema import Schema, shown_columns
 from strandline.spark.kinds.shape import as_spark, rows_of, spark_form, without_others
 from strandline.views.table.marks import MARK
 from strandline.views.table.rows import arrow_schema, fold_rows
+from strandline.views.table.snapshot import SEQ
 from strandline.views.table.upcast import upcast
 
 
@@ -38,7 +39,13 @@ class EventShape(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def schema(self) -> pa.Schema:
-        return spark_form(arrow_schema(self.told))
+        names = shown_columns(self.told)
+        return pa.schema([field.with_name(names[field.name]) for field in self.stored])
+
+    @property
+    def stored(self) -> pa.Schema:
+        """The same columns by their names in files."""
+        return spark_form(arrow_schema(self.told), seqs=[SEQ])
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = arrow_schema(self.told)
@@ -47,7 +54,7 @@ class EventShape(msgspec.Struct, frozen=True, kw_only=True):
         for schema, part in self._versions(_events(batch)):
             found, _ = fold_rows(schema, rows_of(part))
             made.append(told_in(found, schema, self.told))
-        return as_spark(pa.concat_tables(made), self.schema)
+        return as_spark(pa.concat_tables(made), self.stored).rename_columns(self.schema.names)
 
     def _versions(self, batch: pa.RecordBatch) -> Iterator[tuple[Schema, pa.RecordBatch]]:
         """Runs of records of one version; those from before the first are no rows."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from strandline.errors import Invalid
 from strandline.pipelines.columns import LOST, arrow_schema
+from strandline.schema import name_key
 from strandline.views.view import MARKS, Rows
 
 TIME = pa.timestamp("us", tz="UTC")
@@ -34,9 +35,9 @@ class Shape(Protocol):
         ...
 
 
-def spark_form(schema: pa.Schema) -> pa.Schema:
-    """The same columns in types that Spark has, each of which may be null."""
-    return pa.schema([pa.field(field.name, _spark_type(field)) for field in schema])
+def spark_form(schema: pa.Schema, seqs: Sequence[str] = _SEQS) -> pa.Schema:
+    """The same columns in types that Spark has, each of which may be null; these are seqs."""
+    return pa.schema([pa.field(field.name, _spark_type(field, seqs)) for field in schema])
 
 
 def as_spark(batch: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.RecordBatch:
@@ -52,6 +53,11 @@ def as_spark(batch: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.RecordBa
 
 def chosen(schema: pa.Schema, wanted: Sequence[str] | None, *, lost: bool) -> pa.Schema:
     """The columns that were asked for, or all."""
+    if lost and LOST in map(name_key, schema.names):
+        raise Invalid(
+            f"onLoss=report reports losses in the column {LOST}, and the table has a field of that "
+            "name: read it without onLoss=report"
+        )
     there = pa.schema([*schema, *(arrow_schema([LOST]) if lost else ())])
     if wanted is None:
         return there
@@ -97,7 +103,7 @@ def without_others(batch: pa.RecordBatch, kind: str, kinds: Sequence[str]) -> pa
     return batch if all(keep) else batch.filter(pa.array(keep, pa.bool_()))
 
 
-def _spark_type(field: pa.Field) -> pa.DataType:
+def _spark_type(field: pa.Field, seqs: Sequence[str]) -> pa.DataType:
     if field.type == pa.uint64():
-        return pa.int64() if field.name in _SEQS else _WIDE
+        return pa.int64() if field.name in seqs else _WIDE
     return pa.int32() if field.type in _SMALL else field.type

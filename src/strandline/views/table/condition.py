@@ -18,7 +18,7 @@ Conditions go on the log, with what was deleted by them: fields are never rename
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -92,6 +92,19 @@ def leaves(condition: Condition | None) -> Iterator[Leaf]:
 def fields_of(condition: Condition | None) -> set[str]:
     """The fields that it asks."""
     return {leaf.field for leaf in leaves(condition)}
+
+
+def with_fields(condition: Condition, name_of: Callable[[str], str]) -> Condition:
+    """The same, with other names for the fields."""
+    match condition:
+        case Not(of):
+            return Not(with_fields(of, name_of))
+        case And(of):
+            return And(tuple(with_fields(part, name_of) for part in of))
+        case Or(of):
+            return Or(tuple(with_fields(part, name_of) for part in of))
+        case leaf:
+            return msgspec.structs.replace(leaf, field=name_of(leaf.field))
 
 
 def both(*conditions: Condition | None) -> Condition | None:

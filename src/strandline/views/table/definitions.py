@@ -18,10 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from strandline.errors import Invalid
-from strandline.schema import RESERVED, Kind, Schema, checked_fields, kind_of
-
-TABLE_RESERVED = RESERVED | {"context", "event"}
-"""Names that no field of a table has. Capital letters do not make another name."""
+from strandline.schema import Kind, Schema, checked_fields, kind_of
 
 _WIDENED = {("u64", "f64"), ("i64", "f64"), ("date", "datetime"), ("enum", "string")}
 
@@ -40,9 +37,6 @@ def check_fields(given: Mapping[str, object]) -> dict[str, str]:
     fields = checked_fields(given)
     if not fields:
         raise Invalid('a table has at least one field: {"plan": "string"}')
-    for name in fields:
-        if name.lower() in TABLE_RESERVED:
-            raise Invalid(f"field {name!r} has the name of a table's own column: choose another")
     return fields
 
 

@@ -48,7 +48,7 @@ class _Columns(NamedTuple):
 
 def arrow_schema(schema: Schema) -> pa.Schema:
     """The columns of a table."""
-    fields = [pa.field(name, ARROW[kind.name]) for name, kind in schema.kinds().items()]
+    fields = [pa.field(name, ARROW[kind.name]) for name, kind in schema.columns().items()]
     return pa.schema([*CORE, *fields])
 
 
@@ -104,7 +104,7 @@ def plain_row(
 ) -> dict[str, Any]:
     """One row as ``evaluate.matches`` takes it."""
     values: dict[str, Any] = {SEQ: seq, TS: stamp, CONTEXT: context}
-    for place, (name, kind) in enumerate(schema.kinds().items()):
+    for place, (name, kind) in enumerate(schema.columns().items()):
         value = getattr(row, f"f{place}")
         if kind.name in ("datetime", "date") and isinstance(value, (int, float)):
             value = array_of([value], kind)[0].as_py()
@@ -114,7 +114,7 @@ def plain_row(
 
 @functools.lru_cache(maxsize=256)
 def _columns(fields: tuple[tuple[str, str], ...]) -> _Columns:
-    kinds = Schema(1, dict(fields)).kinds()
+    kinds = Schema(1, dict(fields)).columns()
     makers = [_maker(place, kind) for place, kind in enumerate(kinds.values())]
     types = [pa.field(name, _memory_type(kind)) for name, kind in kinds.items()]
     return _Columns(pa.schema([*CORE, *types]), makers)

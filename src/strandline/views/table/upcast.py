@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from strandline.lake.typed import ARROW
-from strandline.schema import Schema, kind_of
+from strandline.schema import Schema, field_of, kind_of
 from strandline.views.table.coding import as_variants
 from strandline.views.table.snapshot import CORE
 
@@ -25,7 +25,7 @@ def upcast(table: pa.Table, old: Schema, new: Schema, columns: Sequence[str]) ->
     changed = {
         name: _column(table, name, old, new)
         for name in columns
-        if name not in CORE.names and old.fields.get(name) != new.fields[name]
+        if name not in CORE.names and old.fields.get(field_of(name)) != new.fields[field_of(name)]
     }
     for name, column in changed.items():
         if name in table.column_names:
@@ -36,8 +36,9 @@ def upcast(table: pa.Table, old: Schema, new: Schema, columns: Sequence[str]) ->
 
 
 def _column(table: pa.Table, name: str, old: Schema, new: Schema) -> pa.ChunkedArray:
-    kind = kind_of(new.fields[name], name)
-    if name in old.fields:
+    field = field_of(name)
+    kind = kind_of(new.fields[field], field)
+    if field in old.fields:
         column = table[name]
     else:
         column = pa.chunked_array([pa.nulls(table.num_rows, ARROW[kind.name])])

@@ -26,7 +26,7 @@ from strandline.lake import keys
 from strandline.lake.typed import shape_of
 from strandline.schema import Schema
 from strandline.views.table.files.sorting import ORDER
-from strandline.views.table.snapshot import CONTEXT, CORE, SEQ, TS
+from strandline.views.table.snapshot import CONTEXT, SEQ, TS
 
 FORMAT_VERSION = 1
 FORMAT_KEY = "strandline.table_format"
@@ -82,8 +82,7 @@ def data_name(side: str) -> str:
 
 def columns_of(schema: Schema) -> pa.Schema:
     """The columns of a file, text as plain text."""
-    typed = shape_of(schema).columns
-    return pa.schema([*CORE, *(typed.field(name) for name in schema.fields)])
+    return shape_of(schema, is_table=True).columns
 
 
 def plain(table: pa.Table, columns: pa.Schema) -> pa.Table:

@@ -161,7 +161,7 @@ class FileReading:
     ) -> Iterator[tuple[str, Part]]:
         if not columns:
             return
-        opened, kinds = chosen.opened, chosen.schema.kinds()
+        opened, kinds = chosen.opened, chosen.schema.columns()
         table = opened.read(columns, zones)
         self.facts.bytes_read += opened.size_of(columns, zones)
         sizes = opened.starts[zones + 1] - opened.starts[zones]
@@ -198,7 +198,7 @@ class FileReading:
 
     @cached_property
     def _enums(self) -> set[str]:
-        kinds = self._wanted.schema.kinds()
+        kinds = self._wanted.schema.columns()
         return {name for name in self._columns if name in kinds and kinds[name].name == "enum"}
 
     def _width(self, name: str) -> int:

@@ -319,7 +319,7 @@ class Segments:
             newest = self._known().schema
         if schema.fields == newest.fields:
             return table, newest
-        names = [*table.column_names[:3], *newest.fields]
+        names = [*table.column_names[:3], *newest.columns()]
         return upcast(table, schema, newest, names), newest
 
     def _write(self, table: pa.Table, schema: Schema, first_seq: int, last_seq: int) -> LakeFile:

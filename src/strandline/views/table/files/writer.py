@@ -211,7 +211,7 @@ def _stats(metadata: Any, columns: pa.Schema, schema: Schema) -> dict[str, Colum
         found[CONTEXT] = entry.text_stats(
             low, max((group.max for group in context), default=None), 0
         )
-    for name, kind in list(schema.kinds().items())[: bounds.STATED_MAX]:
+    for name, kind in list(schema.columns().items())[: bounds.STATED_MAX]:
         stats = bounds.stats_of(kind, _statistics(metadata, columns.get_field_index(name)))
         if stats is not None:
             found[name] = stats

@@ -67,7 +67,7 @@ def build(table: pa.Table, schema: Schema, zone_rows: int, policy: Policy | None
     layout = Layout(len(table), zone_rows)
     kinds = {
         field: kind
-        for field, kind in (CORE_KINDS | schema.kinds()).items()
+        for field, kind in (CORE_KINDS | schema.columns()).items()
         if field in table.column_names
     }
     sections: list[Section] = []

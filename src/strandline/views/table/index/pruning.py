@@ -125,7 +125,7 @@ class Asking:
 @functools.lru_cache(maxsize=256)
 def _kinds(fields: tuple[tuple[str, str], ...]) -> dict[str, Kind]:
     """Every file is asked with the same schema: its types are read once."""
-    return CORE_KINDS | Schema(fields=dict(fields)).kinds()
+    return CORE_KINDS | Schema(fields=dict(fields)).columns()
 
 
 def _conjuncts(condition: Condition, *, negated: bool) -> Iterator[tuple[Condition, bool]]:

@@ -198,7 +198,7 @@ def top_across(
 
 def _is_null(indexes: Indexes, field: str, schema: Schema | None) -> bool:
     """Whether no row of the file has a value, because the field is younger."""
-    return schema is not None and field in schema.fields and indexes.kind(field) is None
+    return schema is not None and field in schema.columns() and indexes.kind(field) is None
 
 
 def _order(indexes: Indexes, field: str) -> str | None:
