@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from strandline.server.live.governor import WINDOW_S_RANGE
 from strandline.server.settings import RequestLimits, ServerSettings
 from strandline.testing.sim_clock import SimClock
 from tests.server.running import running
@@ -27,12 +28,31 @@ def test_an_append_that_waits_for_its_sync_says_how_long(face):
     plain = face.append("unclocked", 1)["performance"]
 
     for took in (safe, again):
-        assert set(took) == {"server_total_ms", "wal_append_ms", "fsync_ms"}
+        assert set(took) == {"server_total_ms", "wal_append_ms", "fsync_ms", "throttle_wait_ms"}
+        assert took["throttle_wait_ms"] == 0
         assert took["fsync_ms"] > 0
         assert took["wal_append_ms"] + took["fsync_ms"] == pytest.approx(
             took["server_total_ms"], abs=0.5
         )
     assert set(plain) == {"server_total_ms"}
+
+
+def test_an_append_to_a_busy_server_says_how_long_it_was_throttled(tmp_path):
+    with running(tmp_path) as server, Face(server) as face:
+        face.put("busy", durable=True)
+        governor = server.parts.hub.governor
+
+        def press() -> None:
+            governor.pressure = 0.7
+
+        for _ in range(100):  # the pressure falls by itself
+            server.on_loop(press)
+            took = face.append("busy", 1)["performance"]
+            if took["throttle_wait_ms"]:
+                break
+
+    assert 0 < took["throttle_wait_ms"] <= took["fsync_ms"]
+    assert took["throttle_wait_ms"] <= WINDOW_S_RANGE[1] * 1000
 
 
 def test_the_first_append_makes_the_topic_and_seqs_begin_at_one(face):

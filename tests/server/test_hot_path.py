@@ -298,7 +298,7 @@ def _plain(answer: Answered) -> bytes:
     whole = re.sub(rb"x-request-id: [^\r]*", b"x-request-id: I", whole)
     whole = re.sub(rb"content-length: [^\r]*", b"content-length: N", whole)
     whole = re.sub(rb'"server_total_ms":[0-9.]+', b'"server_total_ms":T', whole)
-    whole = re.sub(rb'"(wal_append_ms|fsync_ms)":[0-9.]+', rb'"\1":T', whole)
+    whole = re.sub(rb'"(wal_append_ms|fsync_ms|throttle_wait_ms)":[0-9.]+', rb'"\1":T', whole)
     return re.sub(rb"(hot|app)-", b"", whole)
 
 

@@ -2,7 +2,8 @@
 
 The job is woken by the sources' records and looks every ``TICK_S`` besides. In a round every router
 places one batch, then all are waited for: destinations that sync share a sync. Rounds follow each
-other until nobody has anything left.
+other until nobody has anything left. While a server under pressure defers routers there is one
+round every ``DEFERRED_S``, so that they never stop.
 
 Positions are stored about once a second, after a sync: a stored position never says more than what
 is durable in the destination (``routers/lane.py`` says what follows from that).
@@ -44,6 +45,8 @@ from strandline.topic.catalog import Catalog
 from strandline.topic.topic import Topic
 
 TICK_S = 0.05
+DEFERRED_S = 0.25
+"""How often routers have a round while a server under pressure defers them."""
 _SAVE_S = 1.0
 _ROUNDS_MAX = 256
 
@@ -99,7 +102,8 @@ class Routers:
         self._saved_s = clock.monotonic()
         self.kick = threading.Event()
         self.deferred = False
-        """Set by a server under pressure: the job waits, and nothing is lost by that."""
+        """Set by a server under pressure: the job goes slowly, and nothing is lost by that."""
+        self._round_s = clock.monotonic()
 
     def load(self) -> None:
         """Take up the stored routers; those whose topics are gone go, too."""
@@ -196,14 +200,17 @@ class Routers:
             return names
 
     def run_job(self) -> None:
-        """The job's turn."""
+        """The job's turn: all there is to forward, or one batch of each router now and then."""
         if not self.deferred:
             self.run_once()
+        elif self._clock.monotonic() - self._round_s >= DEFERRED_S:
+            self.run_once(rounds_max=1)
 
-    def run_once(self) -> int:
+    def run_once(self, rounds_max: int = _ROUNDS_MAX) -> int:
         """Forward until everybody is up to date; how many records were forwarded."""
         forwarded = 0
-        for _ in range(_ROUNDS_MAX):
+        self._round_s = self._clock.monotonic()
+        for _ in range(rounds_max):
             with self._lock:
                 moved, count = self._round()
             forwarded += count

@@ -93,10 +93,14 @@ class Placed:
         )
 
     def _took(self) -> bytes:
-        """Of what was waited for: how long until it was in the log, and then until its sync."""
+        """Of what was waited for: how long until it was in the log, and then until its sync.
+
+        Of the latter, the server under pressure may have caused as much as its sync window.
+        """
         now, began, placed = self.parts.clock.monotonic(), self.began, self.placed
-        told = (placed - began) * 1000, (now - placed) * 1000
-        return b',"wal_append_ms":%.3f,"fsync_ms":%.3f' % told
+        throttled = min(now - placed, self.parts.hub.governor.window_s)
+        told = (placed - began) * 1000, (now - placed) * 1000, throttled * 1000
+        return b',"wal_append_ms":%.3f,"fsync_ms":%.3f,"throttle_wait_ms":%.3f' % told
 
 
 def place(

@@ -83,6 +83,10 @@ _PERFORMANCE = {
             "description": "Of an append that waits for its sync: until it was in the log.",
         },
         "fsync_ms": {"type": "number", "description": "From then until it was durable."},
+        "throttle_wait_ms": {
+            "type": "number",
+            "description": "How much of fsync_ms, at most, the server waited because it is busy.",
+        },
         "records_scanned": {"type": "number", "description": "Of a read."},
     },
 }

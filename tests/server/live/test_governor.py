@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from strandline.server.live.governor import (
     COALESCE_S_MAX,
     INGEST_FULL,
+    LAG_S_RANGE,
     LATENCY_S_FULL,
     READY_FULL,
     WINDOW_S_RANGE,
@@ -125,6 +126,16 @@ def test_full_pressure_alone_refuses_nobody_while_appends_are_synced_in_time():
     assert governor.is_deferring
 
 
+def test_a_late_loop_alone_defers_and_refuses_nobody():
+    late = pressed(Load(lag_s=LAG_S_RANGE[1]))
+    in_time = pressed(Load(lag_s=LAG_S_RANGE[0]))
+
+    late.admit()
+
+    assert late.is_deferring
+    assert in_time.pressure == 0.0
+
+
 def test_busy_threads_alone_defer_nobody():
     governor = pressed(Load(busy=1.0))
 
@@ -134,7 +145,7 @@ def test_busy_threads_alone_defer_nobody():
 
 
 @given(st.lists(st.builds(Load, st.integers(0, 10_000), st.floats(0, 1), st.floats(0, 1),
-                          st.integers(0, 100_000)), max_size=50))  # fmt: skip
+                          st.integers(0, 100_000), st.floats(0, 10)), max_size=50))  # fmt: skip
 def test_whatever_was_seen_pressure_is_a_share_and_falls_to_nothing_when_it_is_quiet(loads):
     governor = Governor()
     for load in loads:

@@ -4,6 +4,7 @@ and throttling changes when watchers are told, never what a reader gets."""
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from strandline.server.live.governor import INGEST_FULL, LATENCY_S_FULL, READY_F
 from strandline.server.live.hub import Hub
 from strandline.server.settings import ServerSettings
 from strandline.store import Store
+from tests.server.live.test_feeds import WISH, Collected, stream_to
 from tests.server.live.watching import Reader, post, seqs, watch
 from tests.server.running import running
 
@@ -147,19 +149,19 @@ def test_pressure_widens_the_sync_and_holds_routers_until_it_is_over(tmp_path: P
         def press() -> None:
             for _ in range(50):
                 hub.governor.sample(FULL)
-            hub._sample()
+            hub._load.sample()
             look()
 
         server.on_loop(press)
         pressed, seen = seen, []
         deadline = time.monotonic() + 60
-        while hub.governor.pressure:
+        while seen != [(True, False), False]:
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        server.on_loop(look)
+            seen = []
+            server.on_loop(look)
 
     assert pressed == [(True, True), True]
-    assert seen == [(True, False), False]
 
 
 def test_under_pressure_turns_wait_for_more_and_the_lowest_band_waits_for_calm(store):
@@ -186,3 +188,29 @@ def test_under_pressure_turns_wait_for_more_and_the_lowest_band_waits_for_calm(s
         return left
 
     assert asyncio.run(turns()) == [1, 0]
+
+
+def test_watchers_of_a_deferred_topic_get_one_hint_each_time(store):
+    topic = store.topic("low")
+
+    async def hints() -> list[bytes]:
+        hub = hub_of(store)
+        hub.start()
+        outlet = Collected()
+        feed = hub.attach(stream_to(outlet), topic, WISH, 0)
+        assert feed.task is not None
+        await feed.task
+        outlet.written.clear()
+        for is_deferring in (True, True, False, True):
+            hub.governor.is_deferring = is_deferring
+            hub._scheduler.mark(topic.identity, -500, hub._clock.monotonic())
+            hub._serve()
+        await hub.drain()
+        return outlet.written
+
+    hint, another = asyncio.run(hints())
+    told = json.loads(hint.decode().partition("data: ")[2].splitlines()[0])
+    assert hint == another
+    assert hint.startswith(b"event: error")
+    assert (told["status"], told["code"], told["topics"]) == (429, "throttled", ["low"])
+    assert told["retry_after_ms"] > 0

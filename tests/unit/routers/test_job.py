@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 
 import strandline
+from strandline.routers.lane import BATCH_RECORDS
+from strandline.routers.routers import DEFERRED_S
 from tests.unit.routers.world import RouterWorld
 
 
@@ -34,6 +36,23 @@ def test_while_a_server_is_pressed_the_job_waits_and_then_forwards_all():
         seen.append(world.store.topic("b").head_seq)
 
     assert seen == [0, 2]
+
+
+def test_while_a_server_is_pressed_routers_still_make_progress():
+    world = RouterWorld()
+    source = world.store.topic("a")
+    world.store.routers.put("r", source="a", dest="b")
+    source.append_many([b"x"] * (2 * BATCH_RECORDS + 1))
+    routers, seen = world.store.routers, []
+    routers.deferred = True
+    for _ in range(8):
+        world.clock.advance(DEFERRED_S / 2)
+        routers.run_job()
+        seen.append(world.store.topic("b").head_seq)
+
+    batches = [seq // BATCH_RECORDS for seq in seen]
+    assert batches == [0, 1, 1, 2, 2, 2, 2, 2]
+    assert seen[-1] == 2 * BATCH_RECORDS + 1
 
 
 def test_many_threads_may_append_put_and_delete_at_once(tmp_path):

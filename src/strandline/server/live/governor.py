@@ -4,7 +4,8 @@ Every 100 ms the load is sampled and smoothed into a pressure from 0 to 1, and a
 
     above 0.2   pushes wait up to 20 ms, so that one event carries more records
     above 0.4   the sync behind appends waits 0.5 to 10 ms, so that it covers more of them
-    above 0.8   topics of the lowest band and routers wait, until it is below 0.6 again
+    above 0.8   topics of the lowest band wait, and routers forward a batch now and then, until it
+                is below 0.6 again
     near 1.0    and the line of appends that wait for a sync is full: appends get 429
 
 Nothing of this changes what a reader is told, only when: a topic that waits can be read all along.
@@ -17,6 +18,8 @@ from typing import NamedTuple
 from strandline.wire.problems import Refused
 
 SAMPLE_S = 0.1
+LAG_S_RANGE = (0.005, 0.020)
+"""An event loop that runs its timers late is pressed from the first, and fully from the second."""
 LATENCY_S_FULL = 0.005
 """A topic that waits this long for its turn is full pressure."""
 READY_FULL = 256
@@ -41,6 +44,8 @@ class Load(NamedTuple):
     """The share of the threads that are at work."""
     ingest: int = 0
     """Appends that wait for a sync."""
+    lag_s: float = 0.0
+    """How late the event loop runs its timers, at worst."""
 
 
 class Governor:
@@ -50,7 +55,7 @@ class Governor:
         self._ingest_full = ingest_full
         self.pressure = 0.0
         self.is_deferring = False
-        """Whether the lowest band and routers wait."""
+        """Whether the lowest band waits, and routers go slowly."""
         self.is_refusing = False
         """Whether appends are refused."""
 
@@ -62,6 +67,7 @@ class Governor:
             load.latency_s / LATENCY_S_FULL,
             load.busy / 2,
             load.ingest / self._ingest_full,
+            _within(load.lag_s, LAG_S_RANGE),
         )
         self.pressure += _SMOOTHING * (min(seen, 1.0) - self.pressure)
         if self.pressure < 1e-3:
@@ -94,3 +100,9 @@ class Governor:
                 detail={"retry_after_ms": int(RETRY_AFTER_S * 1000), "pressure": self.pressure},
                 retry_after_s=RETRY_AFTER_S,
             )
+
+
+def _within(value: float, bounds: tuple[float, float]) -> float:
+    """How far a value is from the first to the second: 0 or less before, 1 or more after."""
+    low, high = bounds
+    return (value - low) / (high - low)

@@ -20,7 +20,8 @@ from strandline.errors import StrandlineError
 from strandline.server.bridge import Bridge
 from strandline.server.live import frames, paging, slow
 from strandline.server.live.feeds import Channel, Feed
-from strandline.server.live.governor import SAMPLE_S, Governor, Load
+from strandline.server.live.governor import RETRY_AFTER_S, Governor
+from strandline.server.live.load_sampler import LoadSampler
 from strandline.server.live.newcomers import Newcomers
 from strandline.server.live.scheduler import Scheduler
 from strandline.server.live.sessions import Mark, Sessions
@@ -36,8 +37,6 @@ from strandline.wire.problems import Refused, problem_of
 _TURN_S = 0.005
 """How long turns may take before other work of the loop has its own."""
 _DEFERRED_S = 0.05
-_APPENDS_S = 0.25
-"""How often appends that wait are looked at while nobody watches."""
 _SLOW_S_FIRST = 0.01
 _SLOW_S_MAX = 0.25
 
@@ -103,16 +102,16 @@ class Hub:
         self._scheduler: Scheduler[Identity] = Scheduler()
         self._stands: dict[Identity, _Stand] = {}
         self._is_serving = False
-        self._waited_s = 0.0
-        self._turns = 0
+        self._hinted: set[Identity] = set()
         self._made_to_wait_s = 0.0
-        self._sampler: asyncio.TimerHandle | None = None
         self._slow: dict[Stream, None] = {}
         self._slow_s = _SLOW_S_FIRST
         self._looker: asyncio.TimerHandle | None = None
         self._rechecker: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._is_drained = False
+        self._load = LoadSampler(
+            self.governor, store, self._bridge, clock, lambda: len(self._scheduler)
+        )
 
     def start(self) -> None:
         """Begin, on the running loop."""
@@ -120,7 +119,7 @@ class Hub:
             self._loop = asyncio.get_running_loop()
             self._bells = Bells(self._loop, self._hear)
             self._newcomers = Newcomers(self._store, self._bridge, self._bells)
-            self._look_at_appends()
+            self._load.start(self._loop)
 
     # Long polls.
 
@@ -215,7 +214,7 @@ class Hub:
 
     async def drain(self) -> None:
         """The server goes down: end long polls and streams."""
-        self._is_drained = True
+        self._load.stop()
         for stand in list(self._stands.values()):
             for poll in list(stand.polls):
                 _settle(poll.answer, found=False)
@@ -244,8 +243,8 @@ class Hub:
                 tap.put_on()
                 stand.answer_polls()
             if stand.channels and is_alone:
-                self._turns += 1
-                self._sample_later()
+                self._load.note_turn(0.0)
+                self._load.sample_later()
                 self._turn(stand)  # at once: nobody else waits, and nobody has to
             elif stand.channels:
                 self._mark(stand.topic)
@@ -257,7 +256,7 @@ class Hub:
         priority = priority_of(topic.config, read_at_ms, self._clock.now_us() // 1000)
         self._scheduler.mark(topic.identity, priority, now)
         self._serve_later(self.governor.coalesce_s)
-        self._sample_later()
+        self._load.sample_later()
 
     def _serve_later(self, seconds: float) -> None:
         assert self._loop is not None
@@ -278,14 +277,36 @@ class Hub:
             turn = self._scheduler.take(now, deferring=self.governor.is_deferring)
             if turn is None:
                 break
-            self._waited_s += max(0.0, now - turn.since - self._made_to_wait_s)
-            self._turns += 1
+            self._load.note_turn(max(0.0, now - turn.since - self._made_to_wait_s))
             stand = self._stands.get(turn.key)
             if stand is not None:
                 self._turn(stand)
             now = self._clock.monotonic()
+        if not self.governor.is_deferring:
+            self._hinted.clear()
         if len(self._scheduler):
+            if self.governor.is_deferring:
+                self._hint_deferred()
             self._serve_later(_DEFERRED_S if now - began < _TURN_S else 0.0)
+
+    def _hint_deferred(self) -> None:
+        """Tell watchers of topics whose pushes wait, once until the pressure is over."""
+        for identity in self._scheduler.deferred():
+            stand = self._stands.get(identity)
+            if stand is None or identity in self._hinted:
+                continue
+            self._hinted.add(identity)
+            hint = frames.error(
+                429,
+                "throttled",
+                "the server is busy: pushes of this topic wait, reads of it do not",
+                retry_after_ms=int(RETRY_AFTER_S * 1000),
+                topics=[stand.topic.name],
+            )
+            for channel in stand.channels.values():
+                for feed in channel.feeds:
+                    if feed.cohort is not None:
+                        feed.stream.tell([hint])
 
     def _turn(self, stand: _Stand) -> None:
         """Tell all channels of a topic what is new."""
@@ -426,39 +447,6 @@ class Hub:
             self._catch_up(feed)
 
     # Now and then.
-
-    def _sample_later(self) -> None:
-        assert self._loop is not None
-        if self._sampler is None:
-            self._sampler = self._loop.call_later(SAMPLE_S, self._sample)
-
-    def _look_at_appends(self) -> None:
-        """Appends press the server, too, when nobody watches: no bell rings for them."""
-        assert self._loop is not None
-        if not self._is_drained:
-            if any(committer.waiting for committer in self._store.committers):
-                self._sample_later()
-            self._loop.call_later(_APPENDS_S, self._look_at_appends)
-
-    def _sample(self) -> None:
-        """Measure the load, and do what the pressure asks for."""
-        self._sampler = None
-        if self._is_drained:
-            return
-        committers = self._store.committers
-        load = Load(
-            ready=len(self._scheduler),
-            latency_s=self._waited_s / self._turns if self._turns else 0.0,
-            busy=self._bridge.busy,
-            ingest=sum(committer.waiting for committer in committers),
-        )
-        self._waited_s, self._turns = 0.0, 0
-        self.governor.sample(load)
-        for committer in committers:
-            committer.window_s = self.governor.window_s
-        self._store.routers.deferred = self.governor.is_deferring
-        if self.governor.pressure or len(self._scheduler) or load.ingest:
-            self._sample_later()
 
     def _recheck_later(self) -> None:
         assert self._loop is not None

@@ -96,6 +96,10 @@ class Scheduler(Generic[Key]):
         """The topic is gone, or nobody watches it any more."""
         self._waiting.pop(key, None)
 
+    def deferred(self) -> list[Key]:
+        """Those that wait in the band that has no turns while the server defers."""
+        return [key for key, entry in self._waiting.items() if entry.band == 0]
+
     def take(self, now: float, *, deferring: bool = False) -> Turn[Key] | None:
         """Whose turn it is, None when nobody waits, or only those who have to."""
         self._promote(now)
