@@ -24,12 +24,10 @@ STATEMENT = f"{QUESTIONS}test_a_statement_has_the_answer_that_the_store_itself_g
 RULES = [
     "tests/spark/over_connect.py",
     f"{COMMAND}[{COMMANDS[1]}]",
-    f"{COMMAND}[{COMMANDS[3]}]",
     f"{STATEMENT}[{STATEMENTS[1]}]",
     f"{STATEMENT}[{STATEMENTS[3]}]",
     f"{STATEMENT}[{STATEMENTS[7]}]",
     f"{QUESTIONS}test_what_spark_cannot_do_is_told_in_one_line",
-    f"{QUESTIONS}test_the_session_of_the_caller_stays_as_it_is",
 ]
 
 

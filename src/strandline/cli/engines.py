@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -18,6 +18,7 @@ from strandline.errors import Invalid, NotInstalled
 from strandline.pipelines.engine import SPARK_FROM, Asked, Chooser, Engine
 from strandline.settings import MIB
 from strandline.store import Store
+from strandline.topic.progress import Progress, silent
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,6 +26,15 @@ if TYPE_CHECKING:
     from strandline.query.result import Result
 
 _SPARK = "pip install 'strandline[spark]'"
+Conf = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--conf",
+        negative="",
+        metavar="NAME=VALUE",
+        help="A setting of the Spark session, as spark.executor.memory=4g; any number of times.",
+    ),
+]
 
 
 @Parameter(name="*", group="Where it runs")
@@ -42,24 +52,45 @@ class Where:
         str,
         Parameter(metavar="SIZE", help="Stored bytes from which on `auto` takes Spark."),
     ] = f"{SPARK_FROM // MIB}MiB"
+    conf: Conf = ()
 
-    def chooser(self) -> Chooser:
-        threshold = byte_count(self.threshold)
-        return partial(pipelines.choose, asked=self.engine, threshold=threshold, spark=self._spark)
+    def chooser(self, progress: Progress = silent) -> Chooser:
+        """Chooses what runs the tasks. Spark is started when there is a task for it."""
+        settings_of(self.conf)
+        threshold, spark = byte_count(self.threshold), partial(self._spark, progress)
+        return partial(pipelines.choose, asked=self.engine, threshold=threshold, spark=spark)
 
     def session(self) -> SparkSession:
         """A session, or ``NotInstalled`` with the command that installs what is missing."""
-        if importlib.util.find_spec("pyspark") is None:
-            raise NotInstalled(f"there is no pyspark here: {_SPARK}")
+        _check_installed()
         from strandline.spark.sessions import session  # noqa: PLC0415 - heavy, often not wanted
 
-        return session(self.master)
+        return session(self.master, **settings_of(self.conf))
 
-    def _spark(self) -> Engine:
-        spark = self.session()
+    def _spark(self, progress: Progress) -> Engine:
+        _check_installed()
         from strandline.spark.engine import SparkEngine  # noqa: PLC0415 - as above
+        from strandline.spark.sessions import check_java  # noqa: PLC0415 - as above
 
-        return SparkEngine(spark)
+        if self.engine == "auto":  # which takes this process where there is no Java
+            check_java()
+        return SparkEngine(self.session, progress=progress)
+
+
+def settings_of(conf: Sequence[str]) -> dict[str, str]:
+    """What ``--conf`` was given, by name."""
+    found = {}
+    for each in conf:
+        name, equals, value = each.partition("=")
+        if not equals or not name.strip().startswith("spark."):
+            raise Invalid(f"--conf is NAME=VALUE, as spark.executor.memory=4g, not {each!r}")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _check_installed() -> None:
+    if importlib.util.find_spec("pyspark") is None:
+        raise NotInstalled(f"there is no pyspark here: {_SPARK}")
 
 
 HERE = Where()
@@ -76,6 +107,7 @@ class Answerer:
     master: Annotated[
         str, Parameter(metavar="URL", help="The Spark master: local[*], spark://host:7077, …")
     ] = "local[*]"
+    conf: Conf = ()
 
     def run(self, store: Store, text: str) -> Result:
         """Do what a command says."""
@@ -104,7 +136,7 @@ class Answerer:
 
     @contextlib.contextmanager
     def _watched(self) -> Iterator[tuple[SparkSession, Steps]]:
-        spark = Where(master=self.master).session()
+        spark = Where(master=self.master, conf=self.conf).session()
         with Steps() as steps:
             yield spark, steps
 

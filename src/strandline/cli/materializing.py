@@ -41,7 +41,12 @@ def materialize(
     path, lake = target.place.store, target.lake_url
     with Steps() as steps, open_to_read(path, lake, target.views_place) as store:
         summary = pipelines.materialize(
-            store, aliases, full=full, engine=where.chooser(), progress=steps.show, lake=lake
+            store,
+            aliases,
+            full=full,
+            engine=where.chooser(steps.show),
+            progress=steps.show,
+            lake=lake,
         )
     facts = {
         "store": cells.plain(summary.store),

@@ -118,7 +118,7 @@ def scrub(
         summary = pipelines.scrub(
             lake.url_of(target),
             topics,
-            engine=where.chooser(),
+            engine=where.chooser(steps.show),
             store=store if local else "",
             dry_run=dry_run,
             progress=steps.show,
@@ -154,7 +154,7 @@ def _compact(
             return pipelines.compact(
                 lake.url_of(target),
                 topics,
-                engine=where.chooser(),
+                engine=where.chooser(steps.show),
                 settings=settings,
                 dry_run=dry_run,
                 progress=steps.show,
@@ -163,7 +163,7 @@ def _compact(
         return pipelines.compact_keyed(
             target.store,
             topics,
-            engine=where.chooser(),
+            engine=where.chooser(steps.show),
             settings=settings,
             lake=target.lake_url,
             views_url=target.views_url,

@@ -68,11 +68,19 @@ class Steps(Bar):
     def __init__(self) -> None:
         super().__init__()
         self._told = time.monotonic()
+        self._unfinished: set[str] = set()
 
     def show(self, what: str, done: int, total: int | None) -> None:
-        """Work of this name is so far; None when its end is not known."""
+        """Work of this name is so far; None when its end is not known.
+
+        The end of work of which a line was printed is printed, too.
+        """
         super().show(what, done, total)
-        if not self._wanted and time.monotonic() - self._told >= _LINE_S:
+        if self._wanted:
+            return
+        is_end = total is not None and done >= total
+        if (is_end and what in self._unfinished) or time.monotonic() - self._told >= _LINE_S:
             self._told = time.monotonic()
+            (self._unfinished.discard if is_end else self._unfinished.add)(what)
             share = f"{100 * done // total} %" if total else str(done)
             print(f"{what}: {share}", file=sys.stderr, flush=True)

@@ -54,7 +54,7 @@ def rebuild(
             kind,
             name,
             replace=replace,
-            engine=where.chooser(),
+            engine=where.chooser(steps.show),
             lake=target.lake_url,
             views_url=target.views_url,
             progress=steps.show,
@@ -99,7 +99,7 @@ def rollup(
         summary = pipelines.rollup(
             target.store,
             views,
-            engine=where.chooser(),
+            engine=where.chooser(steps.show),
             lake=target.lake_url,
             views_url=target.views_url,
             progress=steps.show,

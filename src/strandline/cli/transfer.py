@@ -142,7 +142,7 @@ def import_files(
                 target.store,
                 topic,
                 files,
-                engine=where.chooser(),
+                engine=where.chooser(steps.show),
                 dry_run=dry_run,
                 progress=steps.show,
                 format=reading.format,
@@ -163,7 +163,7 @@ def import_files(
         from strandline.spark import import_format  # noqa: PLC0415 - optional, and slow to import
 
         summary = import_format(
-            where.session(),
+            where.session,
             target.store,
             topic,
             files,
@@ -199,7 +199,7 @@ def export(
             target.store,
             topic,
             to,
-            engine=where.chooser(),
+            engine=where.chooser(steps.show),
             dry_run=dry_run,
             progress=steps.show,
             format=writing.format,

@@ -26,6 +26,7 @@ statements.py   SQL over everything, answered by Spark
 rooms.py        sessions in which questions are asked
 watching.py     how far a job is
 engine.py       runs the tasks of a pipeline
+jvm_messages.py the JVM's standard error, without a warning
 failures.py     a short error in place of a long trace
 """
 

@@ -24,7 +24,8 @@ from strandline.env.disk import OsDisk
 from strandline.errors import Invalid
 from strandline.spark.failures import plain_errors, told_briefly
 from strandline.spark.sessions import is_connect
-from strandline.topic.progress import Progress
+from strandline.spark.watching import TASKS
+from strandline.topic.progress import Progress, silent
 
 if TYPE_CHECKING:
     from strandline.query.execute import Answering
@@ -42,21 +43,34 @@ class SparkEngine:
     name = "spark"
     in_process = False
 
-    def __init__(self, spark: SparkSession, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        spark: SparkSession | Callable[[], SparkSession],
+        clock: Clock | None = None,
+        *,
+        progress: Progress = silent,
+    ) -> None:
+        """``spark`` is a session, or makes one, which is called when there is something to run.
+
+        ``progress`` is called with the number of tasks that are done.
+        """
         self._spark = spark
         self._clock = clock or SystemClock()
+        self._progress = progress
 
     def run(
         self, work: Callable[[Task], Result], tasks: Sequence[Task]
     ) -> Iterator[tuple[int, Result]]:
         if not tasks:
             return
-        if is_connect(self._spark):
+        self._progress(TASKS, 0, len(tasks))
+        spark = self._session()
+        if is_connect(spark):
             raise Invalid(
                 "pipelines need a classic Spark session, not one of Spark Connect: "
                 "use strandline.spark.session(master)"
             )
-        context = self._spark.sparkContext
+        context = spark.sparkContext
         results: Any = context.accumulator([], _Collected())
         tag = f"strandline-{OsDisk().random_id().hex()}"
         job = _Job(partial(_submit, context, tag, results, work, tasks))
@@ -66,11 +80,15 @@ class SparkEngine:
                 self._clock.wait(job.ended, _LOOK_S)
                 for pair in results.value[told:]:
                     told += 1
+                    self._progress(TASKS, told, len(tasks))
                     yield pair
             if job.failure is not None:
                 # Tasks that ended beside the one that failed may be told of a little later.
                 self._clock.wait(threading.Event(), _LATE_S)
-            yield from self._rest(results, told, 0 if job.failure else len(tasks))
+            for pair in self._rest(results, told, 0 if job.failure else len(tasks)):
+                told += 1
+                self._progress(TASKS, told, len(tasks))
+                yield pair
         finally:
             if not job.ended.is_set():
                 context.cancelJobsWithTag(tag)
@@ -83,7 +101,12 @@ class SparkEngine:
         """The same machines, for questions: ``pipelines/materialize.py`` asks."""
         from strandline.spark.questions import answers  # noqa: PLC0415 - workers need no DuckDB
 
-        return answers(self._spark, progress=progress, clock=self._clock)
+        return answers(self._session(), progress=progress, clock=self._clock)
+
+    def _session(self) -> SparkSession:
+        if not isinstance(self._spark, SparkSession) and callable(self._spark):
+            self._spark = self._spark()
+        return self._spark
 
     def _rest(self, results: Any, told: int, count: int) -> Iterator[tuple[int, Any]]:
         deadline_s = self._clock.monotonic() + _ENDING_S

@@ -138,14 +138,16 @@ def _module(text: str) -> StrandlineError | None:
     found = _NO_MODULE.search(text)
     if found is None:
         if "worker failed to connect back" in text or "worker to connect back" in text:
-            return Unavailable(
+            return _hinted(
                 "a Python worker of Spark did not begin in time: the machine is too busy, try "
-                "again; or PYSPARK_PYTHON names a Python that does not start"
+                "again; or PYSPARK_PYTHON names a Python that does not start",
+                "try again when the workers are less busy, or check PYSPARK_PYTHON",
             )
         if "Cannot run program" in text:
-            return Unavailable(
+            return _hinted(
                 "Spark could not start a Python worker: set PYSPARK_PYTHON to a Python that "
-                "exists on every machine"
+                "exists on every machine",
+                "check PYSPARK_PYTHON on every machine",
             )
         return None
     return NotInstalled(
@@ -157,10 +159,18 @@ def _module(text: str) -> StrandlineError | None:
 def _gave_up(text: str) -> StrandlineError | None:
     if _GAVE_UP.search(text) is None:
         return None
-    return Unavailable(
+    return _hinted(
         "Spark's master gave this application up: the logs of master and workers tell why; "
-        "start the workers anew, then the session"
+        "start the workers again, then the session",
+        "check the Spark cluster: whether its workers run, and what they have left",
     )
+
+
+def _hinted(message: str, hint: str) -> Unavailable:
+    """An error of the cluster: the usual hint is about this machine's disk."""
+    made = Unavailable(message)
+    made.add_note(hint)
+    return made
 
 
 def _no_file_system(text: str) -> StrandlineError | None:

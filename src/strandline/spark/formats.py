@@ -8,7 +8,7 @@ own: repeated, it appends nothing. They become records as rows of other files do
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TypedDict, Unpack
 
@@ -50,7 +50,7 @@ class FormatOptions(TypedDict, total=False):
 
 
 def import_format(
-    spark: SparkSession,
+    spark: SparkSession | Callable[[], SparkSession],
     store: str | Store,
     topic: str,
     sources: str | Sequence[str],
@@ -60,7 +60,10 @@ def import_format(
     clock: Clock | None = None,
     **options: Unpack[FormatOptions],
 ) -> ImportSummary:
-    """Append the rows that ``spark.read.format(kind).load(sources)`` gives, each once."""
+    """Append the rows that ``spark.read.format(kind).load(sources)`` gives, each once.
+
+    ``spark`` is a session, or makes one, which is called when there is something to import.
+    """
     clock = clock or SystemClock()
     begun_s = clock.monotonic()
     places = [sources] if isinstance(sources, str) else list(sources)
@@ -77,9 +80,9 @@ def import_format(
     summary.complete = _is_there(path, lake, topic, write_id, create=create)
     summary.parts_before = int(summary.complete)
     if not summary.complete:
-        frame = _loaded(register(spark), kind, places)
         summary.rows = None
         if not dry_run:
+            frame = _loaded(register(spark() if callable(spark) else spark), kind, places)
             writing = {"store": path, "topic": topic, "lake": lake, "writeId": write_id}
             writing["createTopic"] = str(create).lower()
             summary.rows = _written(frame, fields, writing)

@@ -9,6 +9,7 @@ them, so that the caller's win.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -21,9 +22,10 @@ from weakref import WeakSet
 
 from pyspark.sql import SparkSession
 
-from strandline.errors import NotInstalled, Unavailable
+from strandline.errors import Invalid, NotInstalled, Unreachable
 from strandline.spark.catalog_tables import refuse_tables
 from strandline.spark.failures import plain_errors
+from strandline.spark.jvm_messages import without_warning
 from strandline.spark.source import StrandlineSource
 
 JAVA_MIN = 17
@@ -41,6 +43,7 @@ _QUIET = {
 }
 _JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 _CONNECT_S = 10.0
+_MASTER = re.compile(r"local$|local(-cluster)?\[|spark://|k8s://|yarn$")
 _known: WeakSet[SparkSession] = WeakSet()  # it complains when it is told twice
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
@@ -58,7 +61,7 @@ def session(master: str = "local[*]", **conf: str) -> SparkSession:
     builder = SparkSession.builder.master(master).appName("strandline")
     for name, value in conf_of(master, conf).items():
         builder = builder.config(name, value)
-    with plain_errors():
+    with plain_errors(), contextlib.nullcontext() if running else without_warning():
         return register(builder.getOrCreate())
 
 
@@ -117,7 +120,11 @@ def check_java() -> str:
 
 
 def check_master(master: str) -> None:
-    """Raise when nobody listens at spark://…: Spark itself would try for a minute."""
+    """Raise when nothing listens at spark://…: Spark itself would try for a minute."""
+    if not _MASTER.match(master):
+        raise Invalid(
+            f"{master!r} is not a Spark master: name local[*], spark://host:7077, k8s://… or yarn"
+        )
     if not master.startswith("spark://"):
         return
     for place in master.removeprefix("spark://").split(","):
@@ -127,7 +134,7 @@ def check_master(master: str) -> None:
             return
         except (OSError, ValueError) as error:
             told = error
-    raise Unavailable(
+    raise Unreachable(
         f"no Spark master answers at {master} ({told}): start it, or check host and port"
     )
 
