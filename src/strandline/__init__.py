@@ -63,6 +63,7 @@ from strandline.errors import (
 )
 from strandline.record import Appended, Numbered, Record, Tombstone
 from strandline.reservoir.map.map import PagedMap
+from strandline.reservoir.map.spill import Spill
 from strandline.reservoir.reservoir import Reservoir
 from strandline.reservoir.session import Session
 from strandline.reservoir.versions import open_reservoir as reservoir
@@ -131,6 +132,7 @@ __all__ = [
     "Session",
     "Settings",
     "SpaceSettings",
+    "Spill",
     "Store",
     "StrandlineError",
     "Tombstone",

@@ -62,7 +62,7 @@ class MapMachine(RuleBasedStateMachine):
             self.spill.close()
         if self.spill_units:
             size = self.spill_units * UNIT_BYTES
-            self.spill = Spill(self.disk, "/spill", bytes_max=size, file_bytes=2 * UNIT_BYTES)
+            self.spill = Spill("/spill", bytes_max=size, file_bytes=2 * UNIT_BYTES, disk=self.disk)
         self.map = PagedMap(self.pages, spill=self.spill, **self.options)
 
     @invariant()

@@ -285,7 +285,7 @@ class Shelf:
         depot = self._depot(topic.name, topic.identity, cache=cache)
         if self._readonly:  # there is no place where pages could go
             return World(self._clock, share, fetch, None, 1 << 62, depot)
-        spill = Spill(self._disk, f"{self._folder}-spill/{view.key}")
+        spill = Spill(f"{self._folder}-spill/{view.key}", disk=self._disk)
         ram_bytes = max(MIB, share.limit // 4 // (alike + 1))
         return World(self._clock, share, fetch, spill, ram_bytes, depot)
 

@@ -114,7 +114,7 @@ def test_a_checkpoint_that_failed_at_any_request_can_be_repeated(spilling: bool)
     for nth in range(1, 12):
         objects = SimObjects()
         with opened(objects) as reservoir:
-            spill = Spill(SimDisk(), "/spill") if spilling else None
+            spill = Spill("/spill", disk=SimDisk()) if spilling else None
             session = reservoir.session()
             made = PagedMap(session, page_bytes=1024, ram_bytes=30_000, spill=spill)
             made.put_many(entries(2000).items())

@@ -19,7 +19,7 @@ RAM = 20_000
 
 
 def spill_on(disk: SimDisk, **options) -> Spill:
-    return Spill(disk, "/scratch", **{"bytes_max": 1 << 22, "file_bytes": 1 << 16, **options})
+    return Spill("/scratch", disk=disk, **{"bytes_max": 1 << 22, "file_bytes": 1 << 16, **options})
 
 
 def entries(count: int = 1000, size: int = 20) -> dict[bytes, bytes]:

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from strandline.env.disk import OsDisk
+import strandline
 from strandline.errors import Corrupt, Invalid, Locked, Unavailable
 from strandline.reservoir.map.spill import UNIT_BYTES, Spill
 from strandline.testing.sim_disk import SimDisk
@@ -16,7 +16,7 @@ FOLDER = "/scratch/spill"
 
 
 def small_spill(disk: SimDisk, files: int = 4) -> Spill:
-    return Spill(disk, FOLDER, bytes_max=files * 4 * UNIT_BYTES, file_bytes=4 * UNIT_BYTES)
+    return Spill(FOLDER, bytes_max=files * 4 * UNIT_BYTES, file_bytes=4 * UNIT_BYTES, disk=disk)
 
 
 def files_in(disk: SimDisk) -> list[str]:
@@ -36,7 +36,7 @@ def test_a_page_comes_back_as_it_was(size: int):
 
 
 def test_a_page_comes_back_from_a_real_disk(tmp_path):
-    spill = Spill(OsDisk(), str(tmp_path / "deep" / "spill"))
+    spill = Spill(str(tmp_path / "deep" / "spill"))
     pages = {n: random.Random(n).randbytes(n * 1000) for n in range(50)}
 
     assert all(spill.put(page_id, data) for page_id, data in pages.items())
@@ -231,4 +231,18 @@ def test_a_failing_disk_is_told_and_can_be_tried_again(operation: str):
 @pytest.mark.parametrize(("bytes_max", "file_bytes"), [(100, 4096), (8192, 5000), (8192, 0)])
 def test_sizes_that_cannot_be_are_refused(bytes_max: int, file_bytes: int):
     with pytest.raises(Invalid):
-        Spill(SimDisk(), FOLDER, bytes_max=bytes_max, file_bytes=file_bytes)
+        Spill(FOLDER, bytes_max=bytes_max, file_bytes=file_bytes, disk=SimDisk())
+
+
+def test_the_exported_spill_is_this_one_and_ends_with_its_block(tmp_path):
+    folder = str(tmp_path / "scratch")
+
+    with strandline.Spill(folder) as spill:
+        assert spill.put(1, b"page")
+        assert spill.get(1) == b"page"
+        with pytest.raises(Locked):
+            strandline.Spill(folder)
+
+    with Spill(folder) as again:
+        assert again.get(1) is None
+    assert strandline.Spill is Spill

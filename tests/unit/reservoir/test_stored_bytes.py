@@ -7,7 +7,6 @@ import random
 
 import pytest
 
-from strandline.env.disk import OsDisk
 from strandline.errors import Unreachable
 from strandline.reservoir import keys
 from strandline.reservoir.map.map import PagedMap
@@ -37,7 +36,7 @@ def test_a_map_larger_than_memory_and_spill_stores_little_more_than_its_data(
         pairs.sort(reverse=order == "descending")
     spill = None
     if spill_bytes:
-        spill = Spill(SimDisk(), "/spill", bytes_max=spill_bytes, file_bytes=32 * 1024)
+        spill = Spill("/spill", bytes_max=spill_bytes, file_bytes=32 * 1024, disk=SimDisk())
     with world.open() as reservoir, reservoir.session() as session:
         made = PagedMap(session, page_bytes=PAGE_BYTES, ram_bytes=ram_bytes, spill=spill)
         if order == "batches":
@@ -131,7 +130,7 @@ def test_a_checkpoint_that_fails_after_a_rewrite_can_be_repeated():
 
 def test_the_real_disk_of_a_spill_makes_no_difference(data_dir: str):
     world = World(file_bytes=FILE_BYTES)
-    spill = Spill(OsDisk(), data_dir, bytes_max=32 * 1024, file_bytes=32 * 1024)
+    spill = Spill(data_dir, bytes_max=32 * 1024, file_bytes=32 * 1024)
     with world.open() as reservoir, reservoir.session() as session:
         made = PagedMap(session, page_bytes=PAGE_BYTES, ram_bytes=0, spill=spill)
         drawn = random.Random(3)

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from xxhash import xxh3_64_intdigest
 
-from strandline.env.disk import Buffer, Disk, LogFile
+from strandline.env.disk import Buffer, Disk, LogFile, OsDisk
 from strandline.errors import Corrupt, Invalid, Locked, Unavailable
 
 SPILL_BYTES_MAX = 1024 * 1024 * 1024
@@ -53,18 +53,19 @@ class Spill:
 
     def __init__(
         self,
-        disk: Disk,
         folder: str,
         *,
         bytes_max: int = SPILL_BYTES_MAX,
         file_bytes: int = FILE_BYTES,
+        disk: Disk | None = None,
     ) -> None:
+        """A folder that nothing else uses; it is made when it is not there."""
         if not UNIT_BYTES <= file_bytes <= bytes_max or file_bytes % UNIT_BYTES:
             raise Invalid(
                 f"files of {file_bytes} bytes cannot be: give a multiple of {UNIT_BYTES}, at most "
                 f"bytes_max, which is {bytes_max}"
             )
-        self._disk = disk
+        self._disk = disk = disk or OsDisk()
         self._folder = folder.rstrip("/") or "/"
         self._files_max = bytes_max // file_bytes
         self._file_bytes = file_bytes
@@ -150,6 +151,12 @@ class Spill:
         self._units = 0
         self._remove_files()
         self._lock.release()
+
+    def __enter__(self) -> Spill:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _take(self, units: int) -> tuple[LogFile, int] | None:
         for size in sorted(size for size in self._free if size >= units):

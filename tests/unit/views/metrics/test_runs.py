@@ -176,7 +176,7 @@ class TestPages:
         self.spill = None
         if spill_units:
             size = spill_units * UNIT_BYTES
-            self.spill = Spill(SimDisk(), "/spill", bytes_max=size, file_bytes=size)
+            self.spill = Spill("/spill", bytes_max=size, file_bytes=size, disk=SimDisk())
         return Pages(self.session, 5, next_number=1, spill=self.spill, ram_bytes=ram_bytes)
 
     @pytest.mark.parametrize("spill_units", [0, 3, 100])
