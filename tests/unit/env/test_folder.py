@@ -283,12 +283,12 @@ def test_a_folder_without_objects_is_removed_with_what_dead_writers_left():
 def test_a_folder_in_which_a_writer_is_at_work_stays():
     disk = SimDisk()
     writer = FolderObjects("lake/old", disk)
-    writer.put("a", BODY)
+    writer.put("deep/a", BODY)
     lake = FolderObjects("lake", disk)
-    lake.delete(["old/a"])
+    lake.delete(["old/deep/a"])
 
     assert not lake.remove_folder("old")
-    assert disk.exists("lake/old")
+    assert disk.exists("lake/old/deep")
     writer.close()
     assert lake.remove_folder("old")
     writer.put("b", BODY)
