@@ -68,6 +68,20 @@ QUESTIONS = {
         "property/test_large_totals",
         "test_a_total_that_overflows_on_the_way_is_asked_again",
     ),
+    "query: a field has the column of a system column": Mutant(
+        "schema:column_of",
+        "if name_key(field) in own",
+        "if not own",
+        "unit/query/test_field_names",
+        "test_files_keep_the_names_of_system_columns",
+    ),
+    "replay: the only event of a store has its own columns": Mutant(
+        "query.execute:run",
+        'bound.kind == "replay_all"',
+        'bound.kind == "replay_all" and len(bound.events) > 1',
+        "unit/query/test_replay",
+        "test_the_columns_do_not_depend_on_how_many_events_there_are",
+    ),
     "sql: as of a time leaves out the records of that time": Mutant(
         "query.sql.positions:past_of",
         "cursor_at(moment_us + 1)",

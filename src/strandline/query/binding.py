@@ -173,10 +173,11 @@ def _replay(command: Replay, known: _Known) -> Bound:
             f"no event has a time {using.text!r}" if using else "there are no events yet",
             using.at if using else -1,
         )
+    returned = _returned if command.event else _replayed
     return Bound(
-        kind="replay",
+        kind="replay" if command.event else "replay_all",
         events=tuple(_event(event, scope, command, None) for event in taken),
-        columns=_replayed(command.returning, Scope(taken, known.text)),
+        columns=returned(command.returning, Scope(taken, known.text)),
     )
 
 
@@ -279,9 +280,7 @@ def _returned(names: tuple[Name, ...] | None, scope: Scope) -> tuple[Column, ...
 
 
 def _replayed(names: tuple[Name, ...] | None, scope: Scope) -> tuple[Column, ...]:
-    """Columns by name, of the first event that has each."""
-    if not scope.is_sequence:
-        return _returned(names, scope)
+    """Of a replay of all events: columns by name, of the first event that has each."""
     found: dict[str, Column] = {}
     for place, event in enumerate(scope.events):
         for column, shown in event.shown.items():

@@ -95,9 +95,10 @@ class BoundStep(msgspec.Struct, frozen=True, kw_only=True):
 class Bound(msgspec.Struct, frozen=True, kw_only=True):
     """A question that can be answered."""
 
-    kind: Literal["query", "replay", "delete"] = "query"
-    """replay: rows of all ``events`` in the order of their appends; ``replay.py`` says how those of
-    several events are shown. delete: rows of the one event that ``where`` holds for."""
+    kind: Literal["query", "replay", "replay_all", "delete"] = "query"
+    """replay: rows of the one event that was named, in the order of their appends. replay_all: rows
+    of all ``events``, however many there are; ``replay.py`` says how they are shown. delete: rows
+    of the one event that ``where`` holds for."""
     events: tuple[BoundEvent, ...]
     steps: tuple[BoundStep, ...] = ()
     """One less than events in a sequence; else none."""
@@ -106,7 +107,7 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
     cross: Condition | None = None
     """What WHERE says of several events at once."""
     columns: tuple[Column, ...] = ()
-    """Of the result, in order; () with aggregates. In a replay of several events a column is there
+    """Of the result, in order; () with aggregates. In a replay of all events a column is there
     once, and names the first event that has it."""
     aggregates: tuple[BoundAggregate, ...] = ()
     per: Period | None = None

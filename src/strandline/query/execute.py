@@ -74,7 +74,7 @@ def run(bound: Bound, snapshots: Snapshots, *, engine: Engine | None = None) -> 
     profile = Profile()
     with engine.session() as session, profile.timed("total", engine.clock):
         sources = Sources(engine, session, snapshots, profile)
-        if bound.kind == "replay" and len(bound.events) > 1:
+        if bound.kind == "replay_all":
             table = replayed(bound, sources, session, profile)
         else:
             table = _Question(engine, session, sources, profile, plan_of(bound)).answer()

@@ -179,7 +179,7 @@ def numbered_enums(scan: Scan, among: Collection[str]) -> Numbered:
 
 
 def plan_of(bound: Bound) -> Plan:
-    """The plan of a question. Replays of several events have their own way: ``replay.py``."""
+    """The plan of a question. Replays of all events have their own way: ``replay.py``."""
     assert bound.steps or len(bound.events) == 1, "several events that are no sequence"
     grouped = bool(bound.aggregates)
     return Plan(

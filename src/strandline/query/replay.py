@@ -1,8 +1,9 @@
 """REPLAY: what happened to one context, in the order it happened.
 
-Rows are ordered by (ts, seq), those of the same place in two topics by the event's name. Of one
-event type all columns that were asked for are shown with their types. Of several, whose fields have
-little in common, the columns are
+Rows are ordered by (ts, seq), those of the same place in two topics by the event's name. A replay
+of an event that is named has the columns of that event. One without a name is of all events there
+are, whose fields have little in common. Its columns are always the same, also when there is but one
+event:
 
     event    string
     seq, ts  as everywhere
@@ -42,7 +43,7 @@ SHAPE = pa.schema(
 
 
 def replayed(bound: Bound, sources: Sources, session: Session, profile: Profile) -> pa.Table:
-    """Rows of several event types."""
+    """Rows of all event types."""
     tables = []
     for scan in scans_of(bound):
         sources.register(scan, sources.reading(scan))

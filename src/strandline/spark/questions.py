@@ -106,7 +106,7 @@ def answer(
     profile = Profile(sources=[], sql=[], seconds={})
     asked = _Asked(spark, snapshots, profile, clock or SystemClock(), progress)
     with profile.timed("total", asked.clock), plain_errors():
-        if bound.kind == "replay" and len(bound.events) > 1:
+        if bound.kind == "replay_all":
             table = together(bound, [asked.scanned(scan) for scan in scans_of(bound)])
         else:
             table = asked.answer(widened(plan_of(bound)))

@@ -80,3 +80,26 @@ def test_a_context_that_nothing_happened_to_is_empty(tables):
 
     assert result.message == "No matching events found"
     assert result.columns == ["event", "seq", "ts", "payload"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+@pytest.mark.parametrize("clauses", ["", "RETURN [n]", 'SINCE "2026-01-01"', "USING at_time"])
+def test_the_columns_do_not_depend_on_how_many_events_there_are(count: int, clauses: str):
+    """Those of a replay without an event are always the same; one of an event has its own."""
+    fields = {"n": "u64", "at_time": "datetime"}
+    row = {"context": "a", "n": 7, "at_time": datetime(2026, 1, 1, tzinfo=UTC)}
+    some = Tables(*(table(f"e{place}", fields, [row]) for place in range(count)))
+
+    result = some.ask(f"REPLAY FOR a {clauses}")
+
+    assert result.columns == ["event", "seq", "ts", "payload"]
+    assert [row["event"] for row in result] == [f"e{place}" for place in range(count)]
+    assert {json.loads(row["payload"])["n"] for row in result} == {7}
+    assert some.ask("REPLAY e0 FOR a").columns == ["seq", "ts", "context", "n", "at_time"]
+
+
+def test_a_replay_that_one_event_alone_has_the_time_of_has_the_same_columns(tables):
+    found = tables.ask("REPLAY FOR a USING at_time")
+
+    assert found.columns == ["event", "seq", "ts", "payload"]
+    assert [row["event"] for row in found] == ["view"]
