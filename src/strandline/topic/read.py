@@ -81,7 +81,8 @@ def read_page(
                 raise _missing(state, seq) from None
             if gatherer.count:
                 break
-            tombstone, seq = _entrance(state, seq - 1, head, epoch)
+            # From the cursor again: a gap that was passed on the way is below the floor now.
+            tombstone, seq = _entrance(state, after, head, epoch)
         except Expired:
             if not gatherer.count:
                 raise

@@ -6,10 +6,13 @@ a topic that refuses at its cap never takes anything away.
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from strandline.errors import TooLarge, TopicFull
 from strandline.record import Tombstone
+from strandline.topic.losing import report_loss
 from tests.unit.store.world import World, payloads
 
 
@@ -310,3 +313,29 @@ def test_retention_is_put_on_the_log_once():
     topic.enforce_retention()
 
     assert world.disk.calls["store"] == before
+
+
+def test_a_reader_that_retention_overtakes_after_a_gap_learns_of_both_losses():
+    world = World()
+    topic = world.store.topic("t")
+    topic.append(b"1")
+    catalog = world.store._found.catalog
+    state = catalog.get("t")
+    report_loss(state, catalog.shard_of(state), 3, "lost")
+    for number in range(3):
+        topic.append(b"%d" % number)
+
+    def overtake(operation: str, path: str) -> None:
+        if operation == "pread":  # the reader is past the gap, and about to read the records
+            world.disk.on_call = None
+            topic.alter(cap_records=1)
+            topic.enforce_retention()
+            for _ in range(3):
+                world.store.checkpoint()
+            raise OSError(errno.ENOENT, "the file is gone", path)
+
+    world.disk.on_call = overtake
+    page = topic.read(1)
+
+    assert page.tombstone == Tombstone(gap_from=2, gap_to=6, reason="cap")
+    assert page.data == [b"2"]
