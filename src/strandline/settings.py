@@ -367,7 +367,8 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     views: ViewConfigs = ViewConfigs()
     """The views of the topic. While it has one, records leave it only when its views let them go:
-    no ttl, no caps, no deletes, and not ``ephemeral``."""
+    no ttl, no caps, no deletes, and not ``ephemeral``. A queue that is the only view of its topic
+    is the exception: ttl and caps bound its waiting jobs (docs/guide/queues.md)."""
 
 
 def checked(settings: Settings) -> Settings:
@@ -436,8 +437,22 @@ def topic_config(base: TopicConfig, options: dict[str, object]) -> TopicConfig:
     if config.priority is not None and not -PRIORITY_MAX <= config.priority <= PRIORITY_MAX:
         raise Invalid(f"topic option priority is -{PRIORITY_MAX} to {PRIORITY_MAX}")
     check_views(config.views)
-    if config.views and (config.ttl_ms or config.cap_records or config.cap_bytes):
-        raise Invalid("a topic with views has no ttl and no caps: its views say what may go")
-    if config.views and config.durability == "ephemeral":
-        raise Invalid("a topic with views cannot be ephemeral: views are rebuilt from the log")
+    _check_bounds(config)
     return config
+
+
+def _check_bounds(config: TopicConfig) -> None:
+    """Raise when the views of a topic do not allow what may leave it."""
+    views = config.views
+    if not views or views.is_queue_alone:
+        return
+    if config.ttl_ms or config.cap_records or config.cap_bytes:
+        raise Invalid(
+            "a topic with views has no ttl and no caps, unless a queue is its only view: set "
+            "ttl_ms, cap_records and cap_bytes to 0, or give the queue a topic of its own"
+        )
+    if config.durability == "ephemeral" and not views.owner:
+        raise Invalid(
+            "a topic with views cannot be ephemeral, unless a queue is its only view: views are "
+            "rebuilt from the log, so choose memory, disk or fsync"
+        )

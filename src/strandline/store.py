@@ -481,7 +481,7 @@ class Store(Doors):
 
     def _handle(self, state: TopicState) -> Topic:
         shard = None if self.readonly else self._found.catalog.shard_of(state)
-        return Topic(state, shard, self._reader, self._clock, self._settings.limits)
+        return Topic(state, shard, self._reader, self._clock, self._settings.limits, self.queue)
 
     def _reader(self) -> Reader:
         self._check()

@@ -75,6 +75,7 @@ queue nack mails {ticket}
 queue claim mails --worker w --output json
 queue ack mails {ticket}
 queue release mails w
+queue purge mails --tag none --yes
 queue pause mails
 queue resume mails
 queue dlq mails

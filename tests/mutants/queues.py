@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+BOUNDS = "unit/views/queue/test_bounds"
 DEAD = "unit/views/queue/test_dead"
 GROUPS = "unit/views/queue/test_groups"
 SETTLING = "unit/views/queue/test_settling"
@@ -43,6 +44,34 @@ QUEUES = {
         "return False",
         GROUPS,
         "test_one_job_of_a_group_goes_out_at_a_time",
+    ),
+    "queue: take plain appends without asking for memory": Mutant(
+        "topic.admission:Admission.place",
+        "jobs.admit(batch.count)",
+        "pass",
+        BOUNDS,
+        "test_plain_appends_to_a_queue_are_admitted_by_the_memory_of_jobs",
+    ),
+    "queue: refuse jobs though those that wait are over": Mutant(
+        "topic.admission:Admission.place",
+        "jobs.make_room()",
+        "pass",
+        BOUNDS,
+        "test_a_ttl_lets_a_queue_that_rejects_take_jobs_again",
+    ),
+    "queue: discard fewer bytes than are too many": Mutant(
+        "views.queue.board:Board.oldest",
+        "int(np.searchsorted(np.cumsum(sizes), size)) + 1",
+        "int(np.searchsorted(np.cumsum(sizes), size))",
+        BOUNDS,
+        "test_a_queue_that_discards_ends_its_oldest_waiting_jobs[bytes-put]",
+    ),
+    "queue: end a job that is exactly as old as it may be": Mutant(
+        "views.queue.expiry:_advanced",
+        "if ts >= before_us",
+        "if ts > before_us",
+        BOUNDS,
+        "test_a_job_ends_when_it_is_older_than_the_ttl_and_not_before",
     ),
     "queue: deliver once more than is allowed": Mutant(
         "views.queue.claiming:Claiming._decide",

@@ -1,5 +1,6 @@
 """Promise: whatever is done to a queue, in any order, it does what a plain list of jobs would do;
-with both clocks moving, saves, reopenings, kills, rebuilds, surveys and releases in between.
+with both clocks moving, saves, reopenings, kills, rebuilds, surveys and releases in between; and
+whatever bounds it has: caps of jobs and bytes that discard or reject, and a ttl.
 
 After every step the fold is what the model says, and whenever it is asked, one that is folded anew
 from what the log has left has the same digest.
@@ -7,15 +8,19 @@ from what the log has left has the same digest.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from strandline.errors import TooLarge, TopicFull
+from strandline.settings import TopicConfig
 from strandline.views.queue.chunk import BLOCKED, DYING, HELD, LAPSED
-from strandline.views.queue.job import Ticket
+from strandline.views.queue.job import Put, Ticket
 from strandline.views.queue.table import hash_of
+from tests.property.queue_model import Job, Model
 from tests.unit.views.queue.world import NAME, World, host_of, queue_of, rebuilt_digest, save
 
 LEASE_S = 30
@@ -27,77 +32,61 @@ DELAYS = st.sampled_from([0, 0, 3, 50])
 TTLS = st.sampled_from([None, None, 8, 100])
 LEASES = st.sampled_from([None, 5, 200])
 WORKERS = st.sampled_from(["w", "v"])
-
-
-@dataclass
-class Job:
-    """A job as the model has it."""
-
-    seq: int
-    data: bytes
-    priority: int = 100
-    not_before: int = 0
-    expires: int = 0
-    key: bytes | None = None
-    unique: bool = False
-    group: bytes | None = None
-    deliveries: int = 0
-    lease: int = 0
-    worker: str = ""
-    lease_s: float = 0
-    deadline: float = 0
-
-
-@dataclass
-class Model:
-    """Jobs by seq, and the dead letters."""
-
-    jobs: dict[int, Job] = field(default_factory=dict)
-    dead: list[Job] = field(default_factory=list)
-    paused: bool = False
-
-    def is_head(self, job: Job) -> bool:
-        older = (each for each in self.jobs.values() if each.group == job.group)
-        return job.group is None or all(each.seq >= job.seq for each in older)
-
-    def lapsed(self, job: Job, now: float) -> bool:
-        return job.lease != 0 and job.deadline <= now
-
-    def available(self, now: float, now_us: int) -> list[Job]:
-        found = [
-            job
-            for job in self.jobs.values()
-            if self.lapsed(job, now)
-            or (not job.lease and job.not_before <= now_us and self.is_head(job))
-        ]
-        return sorted(found, key=lambda job: (job.priority, job.seq))
-
-    def expire(self, now: float, now_us: int) -> None:
-        for job in list(self.jobs.values()):
-            waits = not job.lease or self.lapsed(job, now)
-            if waits and 0 < job.expires <= now_us:
-                del self.jobs[job.seq]
-
-    def by_key(self, key: bytes) -> Job | None:
-        found = [job for job in self.jobs.values() if job.unique and job.key == key]
-        return found[0] if found else None
+TAGS = st.sampled_from([None, "a", "ab", "b"])
+BOUNDS = st.sampled_from(
+    [
+        {},
+        {"cap_records": 4},
+        {"cap_records": 4, "discard": "reject"},
+        {"cap_bytes": 30},
+        {"cap_bytes": 30, "discard": "reject"},
+        {"ttl_ms": 20_000},
+        {"ttl_ms": 20_000, "cap_records": 5, "cap_bytes": 60},
+        {"ttl_ms": 20_000, "cap_records": 5, "cap_bytes": 60, "discard": "reject"},
+    ]
+)
 
 
 class QueueMachine(RuleBasedStateMachine):
     """A queue on a simulated machine beside a model."""
 
-    @initialize()
-    def begin(self):
+    @initialize(bounds=BOUNDS)
+    def begin(self, bounds):
         self.world = World()
+        self.bounds = bounds
         self._open()
-        self.model = Model()
+        self.model = Model(TopicConfig(**bounds))
         self.tickets: list[Ticket] = []
         self.leases: set[int] = set()
 
     def _open(self):
         self.queue = queue_of(
-            self.world.store, lease_ms=LEASE_S * 1000, deliveries_max=DELIVERIES_MAX
+            self.world.store,
+            lease_ms=LEASE_S * 1000,
+            deliveries_max=DELIVERIES_MAX,
+            **self.bounds,
         )
+
+    def _take(self, jobs: list[Job], put: Callable[[], object]) -> bool:
+        """Put jobs that the model may have to refuse; whether they were taken."""
+        model = self.model
+        rejects = model.bounds.discard == "reject"
+        if rejects and model.is_over(*jobs):
+            model.sweep(self.now, self.now_us)
+        if rejects and model.is_over(*jobs):
+            head = self.next_seq
+            with pytest.raises(TooLarge if model.is_over(*jobs, alone=True) else TopicFull):
+                put()
+            assert self.next_seq == head
+            return False
+        put()
+        for job in jobs:
+            model.jobs[job.seq] = job
+            model.sizes[job.seq] = job.size
+            job.ts = (
+                self.world.store.topic(NAME).read_stored(job.seq - 1, 1, size_max=1).records[0].ts
+            )
+        return True
 
     @property
     def now(self) -> float:
@@ -117,6 +106,9 @@ class QueueMachine(RuleBasedStateMachine):
             with host_of(self.world.store).reading() as fold:
                 assert _jobs_of(fold) == {seq: _told(job) for seq, job in self.model.jobs.items()}
                 assert fold.paused == self.model.paused
+            topic = self.world.store.topic(NAME)
+            assert {record.seq for record in topic.read().records} == set(self.model.jobs)
+            assert topic.statistics().count == len(self.model.jobs)
 
     @rule(
         priority=PRIORITIES,
@@ -124,21 +116,21 @@ class QueueMachine(RuleBasedStateMachine):
         ttl=TTLS,
         key=KEYS,
         group=GROUPS,
+        tag=TAGS,
         data=st.binary(max_size=3),
     )
-    def put(self, priority, delay, ttl, key, group, data):
+    def put(self, priority, delay, ttl, key, group, tag, data):
         if key is not None:
-            self.model.expire(self.now, self.now_us)
+            self.model.sweep(self.now, self.now_us)
         existing = None if key is None else self.model.by_key(key)
         seq = self.next_seq
-
-        found = self.queue.put(data, priority=priority, delay=delay, ttl=ttl, key=key, group=group)
-
+        said = {"priority": priority, "delay": delay, "ttl": ttl}
+        said |= {"key": key, "group": group, "tag": tag}
         if existing is not None:
-            assert (found.seq, found.existed) == (existing.seq, True)
+            assert self.queue.put(data, **said) == Put(existing.seq, True)
+            self._swept_by_a_put()
             return
-        assert (found.seq, found.existed) == (seq, False)
-        self.model.jobs[seq] = Job(
+        job = Job(
             seq,
             data,
             priority=priority,
@@ -147,25 +139,65 @@ class QueueMachine(RuleBasedStateMachine):
             key=key,
             unique=key is not None,
             group=group,
+            tag=tag,
         )
+
+        def put():
+            assert self.queue.put(data, **said) == Put(seq, False)
+
+        if self._take([job], put):
+            self._swept_by_a_put()
+
+    def _swept_by_a_put(self):
+        config = self.model.bounds
+        if config.discard == "old" and (config.cap_records or config.cap_bytes):
+            self.model.sweep(self.now, self.now_us)
 
     @rule(count=st.integers(1, 5), groups=st.booleans())
     def put_many(self, count, groups):
         seq = self.next_seq
         chosen = [b"g", None, b"h", b"g", b"h"][:count] if groups else None
 
-        found = self.queue.put_many([b"%d" % place for place in range(count)], groups=chosen)
+        def put():
+            found = self.queue.put_many([b"%d" % place for place in range(count)], groups=chosen)
+            assert [put.seq for put in found] == list(range(seq, seq + count))
 
-        assert [put.seq for put in found] == list(range(seq, seq + count))
-        for place in range(count):
-            group = None if chosen is None else chosen[place]
-            self.model.jobs[seq + place] = Job(seq + place, b"%d" % place, group=group)
+        jobs = [
+            Job(seq + place, b"%d" % place, group=None if chosen is None else chosen[place])
+            for place in range(count)
+        ]
+        if self._take(jobs, put):
+            self._swept_by_a_put()
 
-    def append_to_the_topic(self, key):
-        appended = self.world.store.topic(NAME).append(b"plain", key=key)
+    def append_to_the_topic(self, key, tag):
+        topic = self.world.store.topic(NAME)
+        job = Job(self.next_seq, b"plain", key=key, tag=tag)
+        if self._take([job], lambda: topic.append(b"plain", key=key, tag=tag)):
+            self._turn()
 
-        seq = appended.first_seq
-        self.model.jobs[seq] = Job(seq, b"plain", key=key)
+    def _turn(self):
+        """What the job of the views does once a second."""
+        host_of(self.world.store).turn()
+        config = self.model.bounds
+        if config.ttl_ms or (config.discard == "old" and (config.cap_records or config.cap_bytes)):
+            self.model.sweep(self.now, self.now_us)
+
+    @rule(tag=st.sampled_from(["a", "a*", "b", None]), half=st.booleans())
+    def purge(self, tag, half):
+        from_seq = self.next_seq // 2 + 1 if half or tag is None else 1
+        matches = [
+            job
+            for job in self.model.waiting()
+            if job.seq >= from_seq
+            and (tag is None or job.tag == tag or (tag == "a*" and job.tag in ("a", "ab")))
+        ]
+
+        said = {"tag": tag, "from_seq": from_seq}
+        assert self.queue.purge(**said, dry_run=True) == len(matches)
+        assert self.queue.purge(**said) == len(matches)
+
+        for job in matches:
+            del self.model.jobs[job.seq]
 
     @rule(count=st.integers(1, 4), worker=WORKERS, lease=LEASES)
     def claim(self, count, worker, lease):
@@ -192,7 +224,7 @@ class QueueMachine(RuleBasedStateMachine):
         if model.paused:
             return []
         while True:
-            model.expire(self.now, self.now_us)
+            model.sweep(self.now, self.now_us)
             available = model.available(self.now, self.now_us)
             if all(job.deliveries < DELIVERIES_MAX for job in available[:count]):
                 return available[:count]
@@ -244,16 +276,29 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(
         what=st.sampled_from(
-            ["release", "pause", "resume", "resume", "redrive", "survey", "append_to_the_topic"]
+            [
+                "release",
+                "pause",
+                "resume",
+                "resume",
+                "redrive",
+                "survey",
+                "append",
+                "append",
+                "turn",
+            ]
         ),
         worker=WORKERS,
         key=KEYS,
+        tag=TAGS,
     )
-    def seldom(self, what, worker, key):
+    def seldom(self, what, worker, key, tag):
         if what == "release":
             self.release(worker)
-        elif what == "append_to_the_topic":
-            self.append_to_the_topic(key)
+        elif what == "append":
+            self.append_to_the_topic(key, tag)
+        elif what == "turn":
+            self._turn()
         elif what == "survey":
             self.queue.compact()
         elif what in ("pause", "resume"):
@@ -289,6 +334,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.model.paused = paused
 
     def redrive(self):
+        if self.model.bounds.discard == "reject" or self.model.bounds.cap_bytes:
+            return  # a full queue takes none: tests/unit/views/queue/test_bounds.py
         kept, taken = [], set()
         seq = self.next_seq
         for job in self.model.dead:
@@ -301,6 +348,7 @@ class QueueMachine(RuleBasedStateMachine):
                 seq, job.data, job.priority, key=job.key, unique=job.unique, group=job.group
             )
             self.model.jobs[seq] = again
+            again.tag = job.tag
             seq += 1
 
         expected = self.queue.dead.redrive(dry_run=True)
@@ -308,11 +356,19 @@ class QueueMachine(RuleBasedStateMachine):
 
         assert found == expected
         assert found.redriven == len(self.model.dead) - len(kept)
+        for job in self.model.jobs.values():
+            (record,) = self.world.store.topic(NAME).pick([job.seq]).records
+            job.ts = record.ts
         self.model.dead = kept
+        self._turn()
 
     def look(self):
         available = self.model.available(self.now, self.now_us)
-        available = [job for job in available if not 0 < job.expires <= self.now_us]
+        available = [
+            job
+            for job in available
+            if not 0 < job.expires <= self.now_us and not self.model.is_too_old(job, self.now_us)
+        ]
 
         peeked = self.queue.peek(3)
         numbers = self.queue.statistics()
@@ -329,7 +385,8 @@ class QueueMachine(RuleBasedStateMachine):
         ]
 
     @rule(
-        seconds=st.sampled_from([1, 4, 6, 29, 31, 300]), set_by=st.sampled_from([0, 0, 0, -60, 60])
+        seconds=st.sampled_from([1, 4, 6, 18, 29, 31, 300]),
+        set_by=st.sampled_from([0, 0, 0, -60, 60]),
     )
     def let_time_pass(self, seconds, set_by):
         self.world.clock.advance(seconds)
@@ -338,7 +395,7 @@ class QueueMachine(RuleBasedStateMachine):
     def save_and_let_go(self):
         save(self.world.store)
         self.queue.maintain()
-        self.model.expire(self.now, self.now_us)
+        self.model.sweep(self.now, self.now_us)
 
     def open_again(self, kill):
         digest = host_of(self.world.store).digest()

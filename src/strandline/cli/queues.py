@@ -17,6 +17,7 @@ import msgspec
 from cyclopts import App, Parameter
 
 from strandline.cli import cells, dead_letters
+from strandline.cli.asking import ask
 from strandline.cli.cells import Cells, Json, Made, Row, fact_row, row_of
 from strandline.cli.feed import batches_of
 from strandline.cli.options import VIEW_TARGET, Flag, ViewTarget, microseconds, milliseconds
@@ -228,6 +229,43 @@ def release(name: Name, worker: str, /, *, target: ViewTarget = VIEW_TARGET) -> 
     with changing(target, "queue", name, queue_of) as queue:
         released = queue.release(worker)
         output(target.output).one(fact_row({"name": name, "worker": worker, "released": released}))
+
+
+@app.command
+def purge(
+    name: Name,
+    /,
+    *,
+    tag: str | None = None,
+    from_seq: int | None = None,
+    to_seq: int | None = None,
+    dry_run: Flag = False,
+    yes: Annotated[Flag, Parameter(name=["--yes", "-y"])] = False,
+    target: ViewTarget = VIEW_TARGET,
+) -> None:
+    """Throw waiting jobs away: all, or those that fit. Jobs in flight stay. It asks first.
+
+    Parameters
+    ----------
+    tag
+        Those with this tag; `eu*` for every tag that begins so.
+    from_seq
+        Those from this seq on.
+    to_seq
+        Those up to this seq, which is included.
+    dry_run
+        Only say how many it would be.
+    yes
+        Do not ask.
+    """
+    with changing(target, "queue", name, queue_of) as queue:
+        purged = queue.purge(tag=tag, from_seq=from_seq, to_seq=to_seq, dry_run=True)
+        if purged and not dry_run:
+            if not yes:
+                ask(f"Throw {purged} jobs of {name!r} away?")
+            purged = queue.purge(tag=tag, from_seq=from_seq, to_seq=to_seq)
+        done = fact_row({"name": name, "purged": purged, "dry_run": dry_run})
+        output(target.output).one(done)
 
 
 @app.command

@@ -27,12 +27,12 @@ import threading
 import msgspec
 from pyroaring import BitMap64
 
-from strandline.errors import Invalid, TooLarge, TopicFull
+from strandline.errors import Invalid, MemoryPressure, TooLarge, TopicFull
 from strandline.record import INTERNAL, Appended, Numbered, Tombstone
 from strandline.routers.hops import Hops
 from strandline.routers.ledger import Kept
 from strandline.settings import LimitSettings
-from strandline.topic.append import Pending, place
+from strandline.topic.append import Pending
 from strandline.topic.batch import Batch, of_many
 from strandline.topic.copying import COPIES_MAX, Origin, Outdated
 from strandline.topic.losing import report_loss
@@ -147,7 +147,7 @@ class Lane:
                 return self._place(hops)
             except Outdated:
                 continue
-            except (TooLarge, TopicFull) as error:
+            except (TooLarge, TopicFull, MemoryPressure) as error:
                 if self._batch_max == 1:
                     self.held = str(error)
                     return None
@@ -177,7 +177,7 @@ class Lane:
         batch = self._batch(columns, places, page.next)
         if losses % 2 == 0 and self.ends.may_refer(seqs[0], seqs[-1]):
             batch.origin = self._origin(seqs, losses)
-        pending = self._append(batch)
+        pending = self.ends.dest.place_batch(batch)
         # At once: the next router of this round may find the copies already.
         hops.note(router.source, seqs, router.dest, pending.appended.first_seq)
         return Step(self, page.next, len(places), pending)
@@ -213,16 +213,6 @@ class Lane:
         }
         data = [columns.data[place] for place in places]
         return of_many(data, chosen, numbered, self._limits)
-
-    def _append(self, batch: Batch) -> Pending:
-        ends = self.ends
-        try:
-            return place(ends.dest_state, ends.dest_shard, batch, None)
-        except TopicFull:
-            if not ends.dest_state.config.ttl_ms:
-                raise
-        ends.dest.enforce_retention()  # what is over must not keep anything out
-        return place(ends.dest_state, ends.dest_shard, batch, None)
 
     def _report(self, lost: Tombstone) -> None:
         """Put a loss at the source into the destination, as far as it was not reported before."""

@@ -114,7 +114,8 @@ def place(
     return_seqs: bool = False,
     said: AppendQuery = NOTHING_SAID,
 ) -> Placed:
-    """Place an append. Never waits; UnknownTopic when the topic has to be made first."""
+    """Place an append. Never waits; UnknownTopic when the topic has to be made first, or its queue
+    has to be opened or asked for room."""
     parts.auth.authorise(who, "write", topic)
     began = parts.clock.monotonic()
     placed = _place(parts, who, topic, body, media_type, idempotency_key, said, began)
@@ -140,7 +141,8 @@ async def append(
     created = False
     while True:
         try:
-            placed = await _place_large(*given) if len(body) > LARGE else _place(*given)
+            slow = len(body) > LARGE or not topic_of(parts, topic).is_quick
+            placed = await _place_large(*given) if slow else _place(*given)
             break
         except UnknownTopic:
             if created:
@@ -167,6 +169,8 @@ def _place(
     topic = parts.handles.get(name)
     if topic is None or topic.is_gone:
         topic = fresh_topic_of(parts, name)
+    if not topic.is_quick:
+        raise UnknownTopic(f"topic {name!r} cannot be appended to on the loop")
     try:
         if media_type == JSON and said is NOTHING_SAID:
             data = plain_batch(body, parts.settings.limits.json_depth_max) if key is None else None

@@ -18,7 +18,7 @@ from strandline.errors import Invalid
 from strandline.server import jobs_told, working
 from strandline.server.call import Call
 from strandline.server.event_stream import EVENTS
-from strandline.server.opened import ask, find_queue, find_view, write
+from strandline.server.opened import ask, ask_slowly, find_queue, find_view, write
 from strandline.server.routing import Answer, Handler, Need, Route
 from strandline.server.waiting import Patience
 from strandline.views.queue.codec import PRIORITY
@@ -147,6 +147,18 @@ async def put(call: Call) -> Answer:
         return wire.PutJobsDone(topic=queue.name, jobs=told)
 
     return Answer(await write(call, find_queue, work))
+
+
+async def purge(call: Call) -> Answer:
+    asked: wire.PurgeJobs = call.body
+
+    def work(queue: Queue) -> wire.Purged:
+        purged = queue.purge(
+            tag=asked.tag, from_seq=asked.from_seq, to_seq=asked.to_seq, dry_run=asked.dry_run
+        )
+        return wire.Purged(topic=queue.name, purged=purged, dry_run=asked.dry_run)
+
+    return Answer(await ask_slowly(call, find_queue, work))
 
 
 async def peek(call: Call) -> Answer:
@@ -307,6 +319,7 @@ ROUTES: tuple[Route, ...] = (
         summary="Put jobs, all or none: with delay, priority, unique key, group, ttl.",
         body=wire.PutJobs,
         answers={200: wire.PutJobsDone},
+        errors=(*_ERRORS, "topic_full"),
     ),
     _post(
         path="/v0/queues/{topic}/release",
@@ -330,6 +343,14 @@ ROUTES: tuple[Route, ...] = (
         needs=_READ,
         summary="A queue in numbers.",
         answers={200: wire.QueueState},
+    ),
+    _post(
+        path="/v0/queues/{topic}/purge",
+        handler=purge,
+        needs=(Need("delete", "topic"),),
+        summary="Throw waiting jobs away: all, or those of a tag or a range of seqs.",
+        body=wire.PurgeJobs,
+        answers={200: wire.Purged},
     ),
     _post(
         path="/v0/queues/{topic}/pause",

@@ -78,10 +78,11 @@ class Repeat:
         self._config: TopicConfig | None = None
 
     def is_open(self, config: TopicConfig) -> bool:
-        """Whether everybody may append to a topic that is set to this."""
+        """Whether everybody may append to a topic that is set to this, without being admitted by
+        its queue."""
         if config is self._config:
             return True
-        if config.views.owner:
+        if config.views.owner or config.views.queue is not None:
             return False
         self._config, self.waits = config, config.durability == "fsync"
         return True

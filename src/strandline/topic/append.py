@@ -146,12 +146,16 @@ def _check(state: TopicState, batch: Batch, expected_head: int | None) -> None:
             f"topic {state.name!r} is at seq {head}, not {expected_head}: read on, then retry"
         )
     config = state.config
-    if config.discard != "reject":
+    if config.discard != "reject" or not (config.cap_records or config.cap_bytes):
         return
-    count = state.live_count + head - state.head_seq + batch.count
+    if state.waiting is None:
+        count = state.live_count + head - state.head_seq
+        size = state.live_payload + state.pending_payload
+    else:
+        count, size = state.waiting.with_placed(head)
+    count, size = count + batch.count, size + batch.payload
     if config.cap_records and count > config.cap_records:
         _refuse(state, batch.count > config.cap_records, f"{config.cap_records} records")
-    size = state.live_payload + state.pending_payload + batch.payload
     if config.cap_bytes and size > config.cap_bytes:
         _refuse(state, batch.payload > config.cap_bytes, f"{config.cap_bytes} bytes")
 
@@ -171,7 +175,12 @@ def _refuse(state: TopicState, never: bool, cap: str) -> None:  # noqa: FBT001 -
         raise TooLarge(f"the batch alone is larger than topic {state.name!r} may be ({cap})")
     raise TopicFull(
         f"topic {state.name!r} is full ({cap}, head {state.head_seq}, earliest "
-        f"{state.earliest_seq}): delete records or raise the cap"
+        f"{state.earliest_seq}): "
+        + (
+            "delete records or raise the cap"
+            if state.config.views.queue is None
+            else "let workers claim jobs, purge some, or raise the cap"
+        )
     )
 
 
@@ -211,6 +220,7 @@ def set_fast_lane(state: TopicState) -> None:
         state.config.durability == "disk"
         and state.config.discard == "old"
         and not state.dropped
+        and state.config.views.queue is None  # jobs have to be admitted
         and state.memory is None  # copies, which must be on the log before what follows them
     )
     # Below the point where the next reservation is due, so that the slow lane gets to make it.
@@ -245,6 +255,8 @@ def _place(state: TopicState, shard: Shard, batch: Batch) -> Pending:
         else:
             publish()
     state.next_seq = last_seq + 1
+    if state.waiting is not None:
+        state.waiting.place(last_seq, batch.payload)
     if batch.idempotency_key is not None:
         state.remember(batch.idempotency_key, first_seq, last_seq, ts)
     state.torn = False

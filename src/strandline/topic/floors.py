@@ -63,8 +63,10 @@ class Floors:
 
     def cutoff(self) -> int:
         """The time before which records are over by their ttl."""
-        ttl_ms = self._state.config.ttl_ms
-        return self._now_us() - ttl_ms * 1000 if ttl_ms else NO_CUTOFF
+        config = self._state.config
+        if not config.ttl_ms or config.views:
+            return NO_CUTOFF
+        return self._now_us() - config.ttl_ms * 1000
 
     def expire(self, floor: int) -> None:
         """A reader of the lake has found that records below this seq are over."""

@@ -19,9 +19,10 @@ from strandline.topic.state import TopicState, spans
 
 
 def is_limited(state: TopicState) -> bool:
-    """Whether retention could ever take something."""
+    """Whether retention could ever take something. What bounds a queue takes single jobs, and the
+    queue sees to that."""
     config = state.config
-    return bool(config.ttl_ms or config.cap_records or config.cap_bytes)
+    return not config.views and bool(config.ttl_ms or config.cap_records or config.cap_bytes)
 
 
 def enforce(state: TopicState, pieces: Pieces, now_us: int) -> bool:

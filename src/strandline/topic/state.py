@@ -35,6 +35,7 @@ from strandline.lake.lake import Lake
 from strandline.segment.reader import Segment
 from strandline.settings import TopicConfig
 from strandline.topic import numbered
+from strandline.topic.job_rules import JobRules, WaitingJobs
 from strandline.topic.memory import MemoryTail
 from strandline.topic.tag_index import TagIndex, TagIndexes
 from strandline.wal.baton import Baton
@@ -154,6 +155,7 @@ class TopicState:
         "home",
         "id",
         "idempotency",
+        "jobs",
         "lake",
         "last_ts",
         "losses",
@@ -170,6 +172,7 @@ class TopicState:
         "tail",
         "torn",
         "waiters",
+        "waiting",
     )
 
     def __init__(self, topic_id: int, name: str, config: TopicConfig, epoch: int) -> None:
@@ -210,6 +213,10 @@ class TopicState:
         self.idempotency: dict[bytes, tuple[int, int, int]] | None = None
         self.producers: dict[bytes, numbered.Taken] | None = None
         self.waiters: deque[Gate] = deque()
+        self.jobs: JobRules | None = None
+        """The topic's queue, while it is in use."""
+        self.waiting: WaitingJobs | None = None
+        """What a queue with a cap that rejects has waiting; None when the topic counts itself."""
         self.copies: tuple[TopicState, ...] = ()
         """Topics whose newest records may refer to records of this one (``topic/copying.py``)."""
         self.losses = 0

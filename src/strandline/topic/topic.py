@@ -17,16 +17,15 @@ from strandline.errors import (
     Invalid,
     RecordsLost,
     TooLarge,
-    TopicFull,
     UnknownTopic,
 )
 from strandline.record import Appended, Record
 from strandline.settings import LimitSettings, TopicConfig
+from strandline.topic.admission import Admission
 from strandline.topic.altering import alter
 from strandline.topic.append import (
     Pending,
     check_alone,
-    place,
     place_plain,
 )
 from strandline.topic.arguments import check_expected_head, check_timeout, check_whole
@@ -43,6 +42,7 @@ from strandline.topic.batch import (
 )
 from strandline.topic.deleting import Deleted, Deleting
 from strandline.topic.floors import Floors
+from strandline.topic.job_rules import JobRules, WaitingJobs
 from strandline.topic.page import Page
 from strandline.topic.picking import pick
 from strandline.topic.read import Expired, read_page
@@ -70,6 +70,7 @@ class Topic:
         reader: Callable[[], Reader],
         clock: Clock,
         limits: LimitSettings,
+        open_queue: Callable[[str], object],
     ) -> None:
         self._state = state
         self._shard_or_none = shard
@@ -78,6 +79,7 @@ class Topic:
         self._clock = clock
         self._limits = limits
         self._floors = Floors(state, shard, reader, clock)
+        self._admission = Admission(state, self._floors, open_queue)
         self._fast_size_max = -1
         if shard is not None:
             self._fast_size_max = limits.record_bytes_max
@@ -190,7 +192,7 @@ class Topic:
         check_expected_head(expected_head)
         columns = {"key": keys, "tag": tags, "node": nodes, "meta": metas}
         batch = of_many(data, columns, idempotency_key, self._limits)
-        return self._place(batch, expected_head).wait()
+        return self.place_batch(batch, expected_head).wait()
 
     def append_arrow(
         self,
@@ -238,16 +240,17 @@ class Topic:
             many = [data] if isinstance(data, bytes) else data
             columns = {"key": fields[0], "tag": tag, "node": node, "meta": meta}
             batch = of_many(many, columns, idempotency_key, self._limits)
-        return self._place(batch, expected_head)
+        return self.place_batch(batch, expected_head)
 
     def _place_plain(self, data: bytes) -> Pending:
         state = self._state
         config = state.config
         is_small = len(data) <= self._fast_size_max
-        if config.durability != "fsync" or config.discard != "old" or not is_small:
-            return self._place(of_plain(data, self._limits), None)
+        is_job = config.views.queue is not None
+        if config.durability != "fsync" or config.discard != "old" or is_job or not is_small:
+            return self.place_batch(of_plain(data, self._limits), None)
         placed = place_plain(state, self._shard(), data)
-        return placed or self._place(of_plain(data, self._limits), None)
+        return placed or self.place_batch(of_plain(data, self._limits), None)
 
     def place_many(
         self,
@@ -270,7 +273,7 @@ class Topic:
         else:
             columns = {"key": keys, "tag": tags, "node": nodes, "meta": metas}
             batch = of_many(data, columns, idempotency_key, self._limits)
-        return self._place(batch, expected_head)
+        return self.place_batch(batch, expected_head)
 
     def place_arrow(
         self,
@@ -280,7 +283,7 @@ class Topic:
         idempotency_key: Once | None = None,
     ) -> Pending:
         """As ``append_arrow``, to be waited for later."""
-        return self._place(of_arrow(batch, idempotency_key, self._limits), expected_head)
+        return self.place_batch(of_arrow(batch, idempotency_key, self._limits), expected_head)
 
     def settle(self) -> None:
         """Return once all that was placed so far is published, or raise when it never will be."""
@@ -295,15 +298,19 @@ class Topic:
         shard.flush()
         shard.committer.sync_now()
 
-    def _place(self, batch: Batch, expected_head: int | None) -> Pending:
-        state, shard = self._state, self._shard()
-        try:
-            return place(state, shard, batch, expected_head)
-        except TopicFull:
-            if not state.config.ttl_ms:
-                raise
-        self.enforce_retention()  # what is over must not keep anything out
-        return place(state, shard, batch, expected_head)
+    @property
+    def is_quick(self) -> bool:
+        """Whether an append takes moments: a queue may have to be opened, or asked for room."""
+        return self._admission.is_quick
+
+    def place_batch(self, batch: Batch, expected_head: int | None = None) -> Pending:
+        """Place a batch that was checked."""
+        return self._admission.place(self._shard(), batch, expected_head)
+
+    def ruled_by(self, jobs: JobRules, ended: BitMap64, waiting: WaitingJobs | None) -> None:
+        """For the topic's queue, which is in use: how jobs are admitted, which of them have ended
+        (also those that it adds later) and so are hidden from readers, and how many wait."""
+        self._state.jobs, self._state.ended, self._state.waiting = jobs, ended, waiting
 
     def read(
         self,
@@ -449,17 +456,14 @@ class Topic:
             raise Invalid(f"match is a tag, not {type(match).__name__}")
         if self._state.config.views:
             raise Invalid(
-                f"topic {self.name!r} has views, which need its records: delete through the view"
+                f"topic {self.name!r} has views, which need its records: delete through the view "
+                "(of a queue: purge)"
             )
         return self._deleting().delete(before, match)
 
     def let_go(self, seqs: BitMap64, *, before: int = 0) -> Deleted:
         """For the topic's views: delete records that they no longer need."""
         return self._deleting().let_go(seqs, before)
-
-    def hide(self, ended: BitMap64) -> None:
-        """For the topic's queue: readers do not get these jobs, nor those that are added later."""
-        self._state.ended = ended
 
     def _deleting(self) -> Deleting:
         return Deleting(self._state, self._shard(), self._reader, self._floors)

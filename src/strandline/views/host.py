@@ -32,7 +32,7 @@ from typing import Generic, NamedTuple, TypeVar
 import msgspec
 from pyroaring import BitMap64
 
-from strandline.errors import Closed, Conflict
+from strandline.errors import Closed, Conflict, TopicFull
 from strandline.record import Appended, Record
 from strandline.reservoir.session import Session
 from strandline.topic.append import Pending
@@ -143,6 +143,8 @@ class Host(Generic[F]):
                     return None
                 try:
                     pending = self._place(draft, self.applied[draft.source])
+                except TopicFull:
+                    raise
                 except Conflict:
                     continue  # a plain append came between
                 appended = pending.wait()

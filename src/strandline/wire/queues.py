@@ -157,6 +157,17 @@ class Released(msgspec.Struct, frozen=True, kw_only=True):
     released: int
 
 
+class PurgeJobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Waiting jobs that fit all of this; without any, all that wait."""
+
+    tag: str | None = None
+    """With a ``*`` at its end every tag that begins so."""
+    from_seq: int | None = None
+    to_seq: int | None = None
+    """The last seq, included."""
+    dry_run: bool = False
+
+
 class PeekQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max: int = 1
     include_micros: bool = False

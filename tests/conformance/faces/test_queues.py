@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strandline import Invalid, StrandlineError, TooLarge
+from strandline import Invalid, StrandlineError, TooLarge, TopicFull
 from strandline.views.queue.dead import Redriven
 from strandline.views.queue.job import Put, QueueStatistics, Settled, Ticket, Waiting
 from strandline.views.queue.letter import DeadLetter
@@ -268,3 +268,33 @@ def test_the_log_may_be_tidied(queue):
     queue.compact()
 
     assert queue.statistics().in_flight == 1
+
+
+def test_waiting_jobs_are_purged_by_tag_by_seqs_or_all(queue):
+    for tag in ("eu-1", "eu-2", "us", None):
+        queue.put(b"job", tag=tag)
+    queue.claim()
+
+    assert queue.purge(tag="eu*", dry_run=True) == 1
+    assert queue.purge(tag="eu*") == 1
+    assert queue.purge(from_seq=3, to_seq=3) == 1
+    assert queue.purge() == 1
+    assert queue.statistics().in_flight == 1
+    with pytest.raises(Invalid):
+        queue.purge(tag="a*b")
+    with pytest.raises(Invalid):
+        queue.purge(from_seq=0)
+
+
+def test_a_queue_that_rejects_says_that_it_is_full(store, name):
+    queue = store.queue(name, cap_records=2, discard="reject")
+    queue.put_many([b"1", b"2"])
+
+    with pytest.raises(TopicFull):
+        queue.put(b"3")
+    with pytest.raises(TopicFull):
+        store.topic(name).append(b"3")
+    (job,) = queue.claim()
+    job.ack()
+    store.topic(name).append(b"3")
+    assert [job.data for job in queue.claim(9)] == [b"2", b"3"]

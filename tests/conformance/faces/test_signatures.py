@@ -89,6 +89,7 @@ MISSING = {
         **dict.fromkeys(["check_arrow", "snapshot", "scan", "enforce_retention"], INSIDE),
         **dict.fromkeys(["is_gone", "is_local", "is_near", "read_as_it_stands", "tap"], INSIDE),
         "earliest_seq": "statistics() has it",
+        **dict.fromkeys(["is_quick", "place_batch", "read_stored", "ruled_by"], INSIDE),
     },
     Kv: dict.fromkeys(["maintain", "commit", "watcher"], INSIDE),
     Queue: dict.fromkeys(["maintain", "calling", "due_s", "held", "in_hand"], INSIDE),

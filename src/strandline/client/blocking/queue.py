@@ -26,6 +26,7 @@ from strandline.views.queue import options
 from strandline.views.queue.codec import PRIORITY
 from strandline.views.queue.job import Held, Put, QueueStatistics, Settled, Waiting
 from strandline.views.queue.options import Key
+from strandline.views.queue.purging import JobFilter
 from strandline.views.queue.queue import CLAIM_MAX
 from strandline.views.queue.settling import lease_ms_of
 from strandline.views.queue.times import checked_wait, moment_after
@@ -231,6 +232,21 @@ class RemoteQueue:
             raise Invalid("name the worker whose jobs are to be given back")
         asked = wire.Release(node=worker)
         return (self._at.do("release", asked, wire.Released)).released
+
+    def purge(
+        self,
+        *,
+        tag: str | None = None,
+        from_seq: int | None = None,
+        to_seq: int | None = None,
+        dry_run: bool = False,
+    ) -> int:
+        """Throw waiting jobs away: all, or those with a tag (``"eu*"`` for a beginning), of a range
+        of seqs (both ends included), or both; how many. Jobs in flight are left to their workers.
+        """
+        JobFilter(tag=tag, from_seq=from_seq, to_seq=to_seq).checked()
+        asked = wire.PurgeJobs(tag=tag, from_seq=from_seq, to_seq=to_seq, dry_run=dry_run)
+        return (self._at.do("purge", asked, wire.Purged)).purged
 
     def peek(self, max: int = 1) -> list[Waiting]:
         """The jobs that would be claimed next, at most so many; they stay where they are."""

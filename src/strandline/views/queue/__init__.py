@@ -22,7 +22,9 @@ What is done with it:
     times.py      seconds and moments
     putting.py    jobs in
     keys.py       unique keys
-    expiry.py     jobs whose ttl is over
+    expiry.py     jobs that are over: by ttl, age, or caps
+    bounds.py     what may be appended: memory, caps that reject
+    purging.py    waiting jobs thrown away
     claiming.py   jobs out: one pass for all who ask at the same time
     bell.py       wakes those who wait for a job
     settling.py   ack, nack, extend: what the holder of a lease may do

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,9 @@ from strandline.views.queue.codec import NO_SEQS, Seqs
 from strandline.views.queue.moments import Moments
 
 _STATES = 8
+_COUNTED = (BLOCKED, DELAYED, READY)
+_SEQ_END = 1 << 62
+_SIZE_MAX = (1 << 32) - 1
 _FIRST = np.zeros(1, dtype=np.int64)
 
 
@@ -54,6 +57,8 @@ class Board:
         self.chunks: dict[int, Chunk] = {}
         self.tally: NDArray[np.int64] = np.zeros(_STATES, dtype=np.int64)
         """Jobs of each state."""
+        self.sizes: NDArray[np.int64] = np.zeros(_STATES, dtype=np.int64)
+        """Bytes of the jobs of each state, of those that were measured."""
         self.nbytes = 0
         self.changed: set[int] = set()
         """Chunks that are not as they were saved."""
@@ -88,6 +93,9 @@ class Board:
         self.nbytes += chunk.nbytes
         self.tally += np.bincount(chunk.state, minlength=_STATES)
         self.tally[GONE] = 0
+        if "size" in chunk.extra:
+            self.sizes += _bytes_by_state(chunk.state, chunk.extra["size"])
+            self.sizes[GONE] = 0
         chunk.live = int(np.count_nonzero(chunk.state))
         self._gain(chunk, (chunk.state >= READY).nonzero()[0])
         delayed = (chunk.state == DELAYED).nonzero()[0]
@@ -136,7 +144,7 @@ class Board:
     def between(self, first: int, following: int) -> list[Chunk]:
         """The chunks that have to do with a range of seqs, in order."""
         numbers = range(first >> BITS, ((following - 1) >> BITS) + 1)
-        return [chunk for number, chunk in sorted(self.chunks.items()) if number in numbers]
+        return [self.chunks[number] for number in sorted(self.chunks) if number in numbers]
 
     def first_live(self) -> int | None:
         """The oldest job there is, None when there is none."""
@@ -172,6 +180,11 @@ class Board:
         else:
             chunk.live -= len(rows)
             self.untidy.add(chunk.number)
+        if "size" in chunk.extra:
+            sizes = chunk.extra["size"][rows]
+            self.sizes -= _bytes_by_state(old, sizes)
+            self.sizes[state] += int(sizes.sum())
+            self.sizes[GONE] = 0
         could = old >= READY
         if state >= READY:
             self._gain(chunk, rows[~could] if could.any() else rows)
@@ -185,6 +198,11 @@ class Board:
         self.tally[old] -= 1
         self.tally[state] += 1
         self.tally[GONE] = 0
+        if "size" in chunk.extra:
+            size = int(chunk.extra["size"][row])
+            self.sizes[old] -= size
+            self.sizes[state] += size
+            self.sizes[GONE] = 0
         if not state:
             self.untidy.add(chunk.number)
         chunk.live += bool(state) - bool(old)
@@ -213,6 +231,47 @@ class Board:
             self.nbytes += chunk.column(name).nbytes
         chunk.extra[name][rows] = values
         self.changed.add(chunk.number)
+
+    def measure(self, chunk: Chunk, rows: Rows, sizes: NDArray[np.int64]) -> None:
+        """Say how many bytes the records of jobs have, which were not measured before."""
+        self.set_column(chunk, "size", rows, np.minimum(sizes, _SIZE_MAX))
+        self.sizes += _bytes_by_state(chunk.state[rows], chunk.extra["size"][rows])
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """Jobs that caps count, and their bytes: neither claimed nor on their way out."""
+        at = list(_COUNTED)
+        return int(self.tally[at].sum()), int(self.sizes[at].sum())
+
+    def waiting_between(self, first: int, following: int) -> Iterator[tuple[Seqs, Seqs]]:
+        """Those jobs in a range of seqs, oldest first, chunk by chunk: seqs and sizes."""
+        for chunk in self.between(first, following):
+            rows = np.isin(chunk.state, _COUNTED).nonzero()[0]
+            seqs = chunk.seqs(rows)
+            inside = (seqs >= first) & (seqs < following)
+            if inside.any():
+                yield seqs[inside], chunk.values("size", rows[inside]).astype(np.int64)
+
+    def oldest(self, count: int, size: int) -> Seqs:
+        """The oldest of those jobs: at least so many, with at least so many bytes."""
+        found: list[Seqs] = [NO_SEQS]
+        for seqs, sizes in self.waiting_between(0, _SEQ_END):
+            if count <= 0 and size <= 0:
+                break
+            taken = max(count, 0)
+            if size > 0:
+                taken = max(taken, int(np.searchsorted(np.cumsum(sizes), size)) + 1)
+            found.append(seqs[:taken])
+            count, size = count - len(found[-1]), size - int(sizes[:taken].sum())
+        return np.concatenate(found)
+
+    def expirable(self, last: int) -> Seqs:
+        """Jobs up to a seq that may expire: all that no worker has under a lease that counts."""
+        found: list[Seqs] = [NO_SEQS]
+        for chunk in self.between(0, last + 1):
+            seqs = chunk.seqs(_can_expire(chunk).nonzero()[0])
+            found.append(seqs[seqs <= last])
+        return np.concatenate(found)
 
     def select(self, count: int) -> Seqs:
         """The jobs that are next, at most so many."""
@@ -337,6 +396,10 @@ class Board:
             del numbers[bisect_left(numbers, chunk.number)]
             if not numbers:
                 del self._ready[priority]
+
+
+def _bytes_by_state(states: NDArray[np.uint8], sizes: NDArray[Any]) -> NDArray[np.int64]:
+    return np.bincount(states, weights=sizes, minlength=_STATES).astype(np.int64)
 
 
 def _can_expire(chunk: Chunk) -> NDArray[np.bool_]:

@@ -5,6 +5,7 @@
     group, following                hash of its group, seq of the next job of the group
     unique                          hash of its key when that is unique
     lease, grant                    whose it is while in flight; 0 when it is nobody's
+    size                            bytes of its record, in a queue that has a cap of bytes
 
 A column of the second kind is there when a job of the chunk needs it. Payloads are not here: they
 are in the log.
@@ -55,6 +56,7 @@ KINDS: dict[str, type[np.generic]] = {
     "unique": np.uint64,
     "lease": np.int64,
     "grant": np.int64,
+    "size": np.uint32,
 }
 _WINDOW_MIN = 64
 _EMPTY_BYTES = 1100

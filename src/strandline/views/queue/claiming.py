@@ -148,7 +148,7 @@ class Claiming:
         fold.look(now, done.now_us)
         if fold.paused:
             return None
-        over = end_expired(fold, done.now_us)
+        over = end_expired(self._host, fold, done.now_us)
         if over is not None:
             return over
         seqs = fold.jobs.board.select(sum(asker.count for asker in askers))

@@ -49,8 +49,9 @@ JOBS_MAX = 1 << 16
 
 CLAIM, EXTEND, NACK, END, BURY, PAUSE, SURVEY = range(1, 8)
 
-ACKED, DEAD, EXPIRED, LOST = range(4)
-"""Why a job has ended. Lost: a repair of the log gave up its record."""
+ACKED, DEAD, EXPIRED, LOST, DISCARDED, PURGED = range(6)
+"""Why a job has ended. Lost: a repair of the log gave up its record. Discarded: a cap was reached.
+Purged: a caller threw it away."""
 
 _JOB = b"\0job"
 _LEASE = b"\0ls"

@@ -18,7 +18,7 @@ Pages: in the first space a page for each chunk (pages.py), in the second one fo
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -27,6 +27,7 @@ import xxhash
 from pyroaring import BitMap64
 
 from strandline.errors import Corrupt
+from strandline.record import Record
 from strandline.reservoir.session import Session
 from strandline.view_config import QueueConfig
 from strandline.views.queue import codec, pages, survey
@@ -52,6 +53,7 @@ JOBS, LEASES = 0, 1
 """The sources."""
 JOB_BYTES = 64
 """What a waiting job takes at most, but for one with a delay, a ttl, a key and its own group."""
+_MEASURED_AT_ONCE = 1000
 _FORM = b"\x01"
 _WAITING, _FLYING, _DYING = 1, 2, 3
 _SEEN = ("not_before", "expires", "group", "unique", "lease")
@@ -69,6 +71,14 @@ class Returned(NamedTuple):
 
     number: int
     seqs: tuple[int, ...]
+
+
+class AgeLimit(NamedTuple):
+    """Records up to a seq were put before a moment; the next one not before another."""
+
+    before_us: int
+    seq: int
+    next_us: int
 
 
 class Released(NamedTuple):
@@ -95,6 +105,7 @@ class _Rest(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
     survey_bytes: int
     spoken: int
     grants: list[tuple[int, bytes, int]]
+    measured: bool = False
 
 
 class QueueFold:
@@ -117,6 +128,11 @@ class QueueFold:
         """How large it was."""
         self.spoken = 0
         """Bytes in the topic of leases since it began."""
+        self.measured = False
+        """Whether it knows how many bytes each job has: only a cap of bytes needs that."""
+        self.age_limit: AgeLimit | None = None
+        """How far jobs were too old when somebody looked."""
+        self.when_applied: Callable[[QueueFold], None] | None = None
         self._begun = (0, 0)
         self._wall_us = 0
         self._space = 0
@@ -139,6 +155,8 @@ class QueueFold:
                     self.jobs.board.tidy()
         self.heads[source] = rows.seqs[-1]
         self._count_memory()
+        if self.when_applied is not None:
+            self.when_applied(self)
 
     def look(self, now: float, wall_us: int) -> None:
         """Let time pass: leases run out by the one clock, delays by the other."""
@@ -148,6 +166,20 @@ class QueueFold:
             board.demote(wall_us)
         board.promote(wall_us)
         self._wall_us = wall_us
+
+    def measure(self, fetch: Callable[[int, Sequence[int]], list[Record]]) -> None:
+        """Know how many bytes each job has, from now on: reads the jobs that there are once."""
+        if self.measured:
+            return
+        for chunk in list(self.jobs.board.chunks.values()):
+            seqs = chunk.seqs((chunk.state >= BLOCKED).nonzero()[0])
+            for first in range(0, len(seqs), _MEASURED_AT_ONCE):
+                found = fetch(JOBS, seqs[first : first + _MEASURED_AT_ONCE].tolist())
+                known = np.array([record.seq for record in found], dtype=np.int64)
+                sizes = [_size(r.key, r.tag, r.meta, r.data) for r in found]
+                self.jobs.measure(known, np.array(sizes, dtype=np.int64))
+        self.measured = True
+        self._count_memory()
 
     def wait_s(self, now: float, wall_us: int) -> float | None:
         """How long until time alone makes a job ready; None when it never does."""
@@ -237,6 +269,9 @@ class QueueFold:
                     known = self.returned.seqs if number == self.returned.number else ()
                     self.returned = Returned(number, (*known, seq))
                 at = following
+        if self.measured:
+            sizes = list(map(_size, rows.keys, rows.tags, rows.metas, rows.data))
+            self.jobs.measure(seqs, np.array(sizes, dtype=np.int64))
         self.jobs.board.tidy()
 
     def _hear(self, seq: int, word: Word) -> None:
@@ -286,6 +321,7 @@ class QueueFold:
         self.survey_begin, self.survey_end = rest.survey
         self.survey_bytes, self.spoken = rest.survey_bytes, rest.spoken
         self.jobs.ended = BitMap64.deserialize(rest.ended)
+        self.measured = rest.measured
         terms = {number: Terms(worker, lease_ms) for number, worker, lease_ms in rest.grants}
         self.jobs.load(terms)
 
@@ -302,6 +338,7 @@ class QueueFold:
             survey_bytes=self.survey_bytes,
             spoken=self.spoken,
             grants=[(number, *terms) for number, terms in self.jobs.leases.listed()],
+            measured=self.measured,
         )
 
     def _count_memory(self) -> None:
@@ -319,6 +356,12 @@ class QueueFold:
     @property
     def _rest_page(self) -> int:
         return (self._space + 1) << 32
+
+
+def _size(key: bytes | None, tag: str | None, meta: bytes | None, data: bytes) -> int:
+    """The bytes of a job, as a cap counts them."""
+    named = len(key or b"") + len(meta or b"")
+    return named + len(data) + (0 if tag is None else len(tag.encode()))
 
 
 def _visible(chunk: Chunk) -> list[bytes]:

@@ -77,6 +77,11 @@ class Jobs:
                 self.board.move(chunk, rows, READY)
             at = following
 
+    def measure(self, seqs: Seqs, sizes: NDArray[np.int64]) -> None:
+        """Say how many bytes the records of jobs have."""
+        for chunk, rows, places in self.board.find(seqs):
+            self.board.measure(chunk, rows, sizes[places])
+
     def claim(self, grant: int, seqs: Seqs, terms: Terms) -> None:
         """Give jobs to a worker; whoever had them has them no longer."""
         held: list[Seqs] = [NO_SEQS]

@@ -15,19 +15,23 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from strandline.errors import Invalid
 from strandline.topic.arguments import check_whole
 from strandline.topic.topic import Topic
 from strandline.views.host import Host
-from strandline.views.queue import options, putting
+from strandline.views.queue import expiry, options, purging, putting
 from strandline.views.queue.bell import Bell
+from strandline.views.queue.bounds import Bounds
 from strandline.views.queue.chunk import BLOCKED, DELAYED, DYING, HELD, LAPSED, READY
 from strandline.views.queue.claiming import Asker, Claiming
 from strandline.views.queue.codec import NO_SEQS, PAUSE, PRIORITY, Word, encode_word
 from strandline.views.queue.dead import DeadLetters
-from strandline.views.queue.fold import JOB_BYTES, JOBS, LEASES, QueueFold
+from strandline.views.queue.fold import JOBS, LEASES, QueueFold
 from strandline.views.queue.job import Held, Job, Put, QueueStatistics, Settled, Ticket, Waiting
 from strandline.views.queue.options import Key
+from strandline.views.queue.purging import JobFilter
 from strandline.views.queue.settling import Settling, lease_ms_of
 from strandline.views.queue.times import checked_wait
 from strandline.views.queue.upkeep import Upkeep
@@ -49,8 +53,7 @@ class Queue:
         """Jobs that were given up."""
         self._claiming = Claiming(host, self._bell, self._settling, self.dead)
         self._upkeep = Upkeep(host)
-        host.when_loaded = self._hide_ended
-        self._hide_ended(host.fold)
+        self._bounds = Bounds(host)
 
     @property
     def name(self) -> str:
@@ -109,10 +112,27 @@ class Queue:
         job = options.job_of(self._clock.now_us(), priority=priority, delay=delay, at=at, ttl=ttl)
         plain = options.plain_keys(keys, len(data))
         metas = options.metas_of(job, len(data), keys=plain, groups=groups, priorities=priorities)
-        self._host.world.share.admit(JOB_BYTES * len(data))
+        self._bounds.admit(len(data))
         found = putting.put(self._host, putting.Batch(data, plain, metas, tag))
+        self._bounds.enforce_caps()
         self._bell.ring()
         return found
+
+    def purge(
+        self,
+        *,
+        tag: str | None = None,
+        from_seq: int | None = None,
+        to_seq: int | None = None,
+        dry_run: bool = False,
+    ) -> int:
+        """Throw waiting jobs away: all, or those with a tag (``"eu*"`` for a beginning), of a range
+        of seqs (both ends included), or both; how many. Jobs in flight are left to their workers.
+        """
+        chosen = JobFilter(tag=tag, from_seq=from_seq, to_seq=to_seq).checked()
+        purged = purging.purge(self._host, chosen, dry_run=dry_run)
+        self._bell.ring()
+        return purged
 
     def claim(
         self, max: int = 1, *, worker: str = "", lease: float | None = None, wait_s: float = 0.0
@@ -191,7 +211,9 @@ class Queue:
             fold.look(self._clock.monotonic(), self._clock.now_us())
             seqs = fold.jobs.board.select(max)
             expires = fold.jobs.column("expires", seqs)
-            seqs = seqs[(expires == 0) | (expires > self._clock.now_us())]
+            now_us = self._clock.now_us()
+            seqs = seqs[(expires == 0) | (expires > now_us)]
+            seqs = seqs[~np.isin(seqs, expiry.too_old(self._host, fold, now_us))]
             priorities = fold.jobs.column("priority", seqs).tolist()
             deliveries = fold.jobs.column("deliveries", seqs).tolist()
         said = dict(zip(seqs.tolist(), zip(priorities, deliveries, strict=True), strict=True))
@@ -244,10 +266,6 @@ class Queue:
     def maintain(self) -> None:
         """Let go of what the log no longer needs; after every save of the views."""
         self._upkeep.run_once()
-
-    def _hide_ended(self, fold: QueueFold) -> None:
-        """Readers of the topic get no job that has ended, though the log has it for a while."""
-        self._host.topics[JOBS].hide(fold.jobs.ended)
 
     def _pause(self, *, paused: bool) -> None:
         def decision(fold: QueueFold) -> Draft | None:

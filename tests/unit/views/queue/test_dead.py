@@ -3,7 +3,6 @@ and a dead letter that is put back is a job once."""
 
 from __future__ import annotations
 
-import random
 import struct
 import threading
 
@@ -12,15 +11,13 @@ import pytest
 
 from strandline.errors import Invalid
 from strandline.record import Record
-from strandline.testing.sim_disk import SimDisk
 from strandline.views.queue import letter
 from strandline.views.queue.codec import Job, decode_job, encode_job, foreign
 from tests.unit.store.world import SMALL_WAL
+from tests.unit.views.queue.crashes import FOUR_SHARDS, left_by_crashes, restarted
 from tests.unit.views.queue.world import NAME, World, host_of, queue_of, rebuilt_digest
 
 DEAD = f"{NAME}:dead"
-FOUR_SHARDS = msgspec.structs.replace(SMALL_WAL, shards=4)
-"""So that a power loss may take the end of one topic and leave that of another."""
 
 
 def _wear_out(world: World, queue, times: int = 1) -> None:
@@ -235,12 +232,12 @@ def test_a_crash_at_any_moment_of_a_burial_leaves_one_letter_of_each(durability)
     _wear_out(world, queue)
     world.store.sync()
 
-    left = _left_by_crashes(world, queue.claim)
+    left = left_by_crashes(world, queue.claim)
 
     assert queue.dead.count() == 2
     assert len(left) > 20
     for disk in left:
-        again = _restarted(world, disk)
+        again = restarted(world, disk)
         queue = queue_of(again.store)
         queue.statistics()
         again.clock.advance(31)
@@ -263,12 +260,12 @@ def test_a_crash_at_any_moment_of_a_redrive_leaves_a_letter_or_a_job_of_each(
     queue.claim()
     world.store.sync()
 
-    left = _left_by_crashes(world, queue.dead.redrive)
+    left = left_by_crashes(world, queue.dead.redrive)
 
     assert queue.dead.count() == 0
     assert len(left) > 10
     for disk in left:
-        again = _restarted(world, disk)
+        again = restarted(world, disk)
         queue = queue_of(again.store)
         if redrives_again:
             queue.dead.redrive()
@@ -277,31 +274,6 @@ def test_a_crash_at_any_moment_of_a_redrive_leaves_a_letter_or_a_job_of_each(
         assert sorted(jobs + letters) == [b"a", b"b"]
         assert not (redrives_again and letters)
         again.store.close()
-
-
-def _left_by_crashes(world: World, work) -> list[SimDisk]:
-    """The disks that a kill or a power loss before each call of the work, or after it, leaves."""
-    chance = random.Random(7)
-    left: list[SimDisk] = []
-
-    def imagine(*_: str) -> None:
-        world.disk.on_call = None
-        left.extend((world.disk.kill(), world.disk.crash(chance), world.disk.crash(chance)))
-        world.disk.on_call = imagine
-
-    world.disk.on_call = imagine
-    work()
-    imagine()
-    world.disk.on_call = None
-    return left
-
-
-def _restarted(world: World, disk: SimDisk) -> World:
-    again = World(wal=FOUR_SHARDS)
-    again.store.close()
-    again.disk, again.clock = disk, world.clock
-    again.store = again.open()
-    return again
 
 
 def test_a_redriven_letter_is_a_job_with_a_new_life():
