@@ -15,6 +15,7 @@ from bench import (
     kv,
     lake,
     live,
+    loss_window,
     materialize,
     metrics,
     pipelines,
@@ -36,6 +37,7 @@ from strandline.env.process import tune_for_throughput
 
 GROUPS: dict[str, Callable[[Path, Peers, float], Iterable[Figure]]] = {
     "appending": lambda folder, peers, scale: appending.run(folder, peers, scale=scale),
+    "loss_window": lambda folder, _, scale: loss_window.run(folder, scale=scale),
     "reading": lambda folder, peers, scale: reading.run(folder, peers, scale=scale),
     "scaling": lambda folder, _, scale: scaling.run(folder, scale=scale),
     "lake": lambda folder, _, scale: lake.run(folder, scale=scale),

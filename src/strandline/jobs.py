@@ -44,6 +44,8 @@ class Job:
     ) -> None:
         self.name = name
         self.kick = kick or threading.Event()
+        self.is_steady = False
+        """Whether the interval is counted from the beginning of a run, and not from its end."""
         self._run_once = run_once
         self._clock = clock
         self._interval_s = interval_s
@@ -75,14 +77,17 @@ class Job:
         )
 
     def _loop(self) -> None:
+        took_s = 0.0
         while not self._stopping:
-            pause = self._interval_s
+            pause = max(0.0, self._interval_s - took_s)
             if self._failures:
                 pause = min(_BACK_OFF_S_MAX, _BACK_OFF_S_FIRST * 2 ** min(self._failures, 16))
             self._clock.wait(self.kick, pause)
             self.kick.clear()
+            began_s = self._clock.monotonic()
             if not self._stopping and not self._turn():
                 return
+            took_s = self._clock.monotonic() - began_s if self.is_steady else 0.0
 
     def _turn(self) -> bool:
         try:

@@ -411,8 +411,7 @@ class Store(Doors):
             name = f"sync-{shard.number}"
             self._add_job(name, shard.run_once, interval_s, shard.committer.kick, shard)
         for shard in self._shards:
-            writer = shard.writer
-            name = f"prepare-{shard.number}"
+            name, writer = f"prepare-{shard.number}", shard.writer
             self._add_job(name, writer.prepare_spares, _TICK_S, writer.spare_wanted)
         self._add_job("checkpoint", self._checkpoint_if_due, _TICK_S)
         self._add_job("relocate", self._relocate_if_possible, self._settings.lake.interval_s)
@@ -435,6 +434,7 @@ class Store(Doors):
     ) -> None:
         on_death = partial(self._on_death, syncs)
         job = Job(name, run_once, self._clock, interval_s=interval_s, on_death=on_death, kick=kick)
+        job.is_steady = syncs is not None
         self._jobs.append(job)
 
     def _on_death(self, syncs: Shard | None, reason: str) -> None:

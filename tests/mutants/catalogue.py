@@ -262,6 +262,20 @@ MUTANTS = {
         "test_deletes_survive",
         "test_a_delete_in_an_fsync_topic_is_durable_when_it_returns",
     ),
+    "let a sync wait for the writer's lock like an append": Mutant(
+        "wal.committer:Committer._round",
+        "writer.acquire_first(_TRIES_FOR_COROUTINES if self._futures else 1)",
+        "writer.acquire()",
+        "unit/wal/test_baton",
+        "test_a_sync_does_not_wait_for_a_flood_of_appends[the fast lane]",
+    ),
+    "do not send the fast lane to the slow one when a sync waits": Mutant(
+        "wal.writer:Writer._make_room",
+        "raise HandOver",
+        "pass",
+        "unit/wal/test_baton",
+        "test_a_sync_does_not_wait_for_a_flood_of_appends[the fast lane]",
+    ),
     "spend a tag up to the head, whatever the bound": Mutant(
         "topic.tag_index:TagIndex.spend",
         "if part.last_seq < before:",

@@ -54,6 +54,7 @@ from strandline.topic.waiting import wait_for
 from strandline.wal.codec import NO_FIELDS
 from strandline.wal.reader import Reader
 from strandline.wal.shard import Shard
+from strandline.wal.writer import HandOver
 
 PAGE_SIZE = 256
 _READ_SIZE_MAX = 64 << 20
@@ -174,7 +175,8 @@ class Topic:
                 # Interrupted between placing and publishing: memory and log disagree.
                 writer.poison(f"an append was interrupted ({error!r})")
             writer.baton.drop(claim)
-            raise
+            if not isinstance(error, HandOver):
+                raise
         return self.append_soon(data).wait()
 
     def append_many(

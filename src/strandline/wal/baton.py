@@ -20,6 +20,13 @@ it stands inside the ``try``: whoever is interrupted can tell whether the claim 
 
 Where nanoseconds do not count: ``acquire()``, then ``try`` and ``finally: release()``. ``release``
 is the dictionary's own method, because a function of ours could be interrupted on its first line.
+
+A thread that appends without pause holds the baton nearly all the time, and the interpreter changes
+threads only every five milliseconds, most likely while it is held. So a thread that only tries may
+fail ten times in a row, for 50 ms. A sync must not wait as long: ``acquire_first`` announces itself
+in ``urgent``. ``acquire`` then yields before it takes the baton, and the writer sends appends of
+the fast lane there (``Writer._make_room``). Threads that append do not announce themselves: each
+append would cost a hand-over of the interpreter.
 """
 
 from __future__ import annotations
@@ -33,17 +40,23 @@ from strandline.env.clock import yield_to_other_threads
 from strandline.errors import Invalid
 
 _SPINS_MAX = 1000
+_POLITE_SPINS_MAX = 50
+"""How often others are let first: not for ever, they may be waiting below a signal handler."""
 _SPIN_SLEEP_S = 0.0002
 
 
 class Baton:
     """Held by one step of one thread at a time."""
 
-    __slots__ = ("claims", "release")
+    __slots__ = ("claims", "on_urgent", "release", "urgent")
 
-    def __init__(self) -> None:
+    def __init__(self, on_urgent: Callable[[], None] = lambda: None) -> None:
         self.claims: dict[int, list[object]] = {}
         self.release: Callable[[], None] = self.claims.clear
+        self.urgent: list[list[object]] = []
+        """Claims of those that are to have it next."""
+        self.on_urgent = on_urgent
+        """Called when ``urgent`` has changed."""
 
     def __enter__(self) -> None:
         self.acquire()
@@ -55,20 +68,49 @@ class Baton:
         """Take it. Never held while waiting for the disk to sync."""
         claim: list[object] = [threading.get_ident()]
         try:
-            if self.claims.setdefault(0, claim) is not claim:
+            if self.urgent or self.claims.setdefault(0, claim) is not claim:
                 self.wait(claim)
         except BaseException:
             self.drop(claim)
             raise
 
+    def acquire_first(self, tries: int = 1) -> None:
+        """Take it before all that only ``acquire`` it, when so many tries have failed."""
+        claim: list[object] = [threading.get_ident()]
+        try:
+            for attempt in range(tries):
+                if attempt:
+                    yield_to_other_threads()
+                if self.claims.setdefault(0, claim) is claim:
+                    return
+            self.urgent.append(claim)
+            self.on_urgent()
+            self._spin(claim)
+        except BaseException:
+            self.drop(claim)
+            raise
+        finally:
+            if claim in self.urgent:
+                self.urgent.remove(claim)
+                self.on_urgent()
+
     def wait(self, claim: list[object]) -> None:
         """Take it after a first try failed: yield rather than queue."""
+        for _ in range(_POLITE_SPINS_MAX):
+            if not self.urgent:
+                break
+            yield_to_other_threads()
+        self._spin(claim)
+
+    def _spin(self, claim: list[object]) -> None:
         claims = self.claims
         spins = 0
         while claims.setdefault(0, claim) is not claim:
             spins += 1
             if spins == _SPINS_MAX:
                 self.refuse_reentry()
+            if self.urgent:
+                self.on_urgent()
             yield_to_other_threads(0 if spins < _SPINS_MAX else _SPIN_SLEEP_S)
 
     def refuse_reentry(self) -> None:

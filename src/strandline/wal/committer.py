@@ -29,6 +29,7 @@ from strandline.wal.baton import Baton
 from strandline.wal.numbers import SyncTimes
 from strandline.wal.writer import Writer, as_unavailable
 
+_TRIES_FOR_COROUTINES = 8  # one loop places many appends in a row: a round should cover them
 _PATIENCE_S = 0.5  # how often a waiter looks whether the shard has failed meanwhile
 
 Answer = TypeVar("Answer")
@@ -143,7 +144,7 @@ class Committer:
     def _round(self) -> None:
         writer = self.writer
         self.waiting_most = max(self.waiting_most, self.waiting)
-        writer.acquire()
+        writer.acquire_first(_TRIES_FOR_COROUTINES if self._futures else 1)
         try:
             target, files, names_dirty = writer.take_dirty()
         finally:
@@ -173,7 +174,7 @@ class Committer:
 
     def _advance(self, target: int) -> None:
         writer, pending = self.writer, self._pending
-        writer.acquire()
+        writer.acquire_first()
         try:
             while pending and pending[0][0] <= target:
                 pending.popleft()[1]()

@@ -34,7 +34,7 @@ class Shard:
     def flush(self) -> None:
         """Move everything that waits in memory into the log."""
         writer = self.writer
-        writer.acquire()
+        writer.acquire_first()
         try:
             self.flush_nowait()
         finally:

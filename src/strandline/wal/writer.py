@@ -10,7 +10,7 @@ Safety:
   another. When even the zeros cannot be stored the shard is poisoned.
 - A placement that raises has placed nothing, or has poisoned the shard: also when Ctrl-C raises.
 - ``limit`` is the one check on the fast path: a poisoned, closed or full writer has a limit below
-  every offset, and the slow path tells which it is.
+  every offset, and the slow path tells which it is. So has one whose lock a sync waits for.
 - Rotation renames a prepared file into place without waiting for the disk. The committer syncs
   old file, directory and new file in that order before it calls anything behind it durable. Only
   the first file of a term is synced at once: it tells the next opening that the last clean close
@@ -49,6 +49,10 @@ _pack_rest = codec.REST.pack
 _digest = xxh3_64_intdigest
 
 
+class HandOver(Exception):
+    """Nothing was placed: let go of the lock, a sync needs it, and place it the slow way."""
+
+
 class Writer:
     """Appends frames to one shard. Callers hold its lock where the method says so."""
 
@@ -84,8 +88,9 @@ class Writer:
         self._header_seed = codec.shard_seed(store_id, files.shard)
         self._single_word = codec.kind_word(codec.SINGLE, 0, 0, term)
         self._place_bits = files.shard << LOCATION_SHARD_BITS
-        self.baton = Baton()
+        self.baton = Baton(self._set_limit)
         self.acquire = self.baton.acquire
+        self.acquire_first = self.baton.acquire_first
         self.release = self.baton.release
         self._file: LogFile | None = None
         self._dirty: list[LogFile] = []
@@ -375,11 +380,14 @@ class Writer:
         """The slow path of every placement: tell why not, or begin a new file."""
         if self.failure is not None:
             raise self.failure
+        if self.baton.urgent and self.baton.claims.get(0, [0])[0] is None:
+            raise HandOver
         if self._refusal is not None and (self._ended or not essential):
             raise self._refusal
         if self._owed:
             self._pay()
         if self._offset + size <= self._file_limit:
+            self._set_limit()
             return
         try:
             self._rotate(size)
@@ -455,7 +463,7 @@ class Writer:
 
     def _set_limit(self) -> None:
         refused = self.failure is not None or self._refusal is not None or self._owed
-        self._limit = -1 if refused else self._file_limit
+        self._limit = -1 if refused or self.baton.urgent else self._file_limit
 
 
 def _zero_sector_suspected(buffers: list[Buffer], file_offset: int) -> bool:

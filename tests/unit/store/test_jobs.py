@@ -155,3 +155,38 @@ def test_stopping_waits_for_the_run_under_way(bench):
 
 def test_a_job_that_never_started_can_be_stopped():
     Bench().job.stop()
+
+
+def test_a_steady_job_counts_its_interval_from_the_beginning_of_a_run():
+    bench = Bench()
+    bench.job.is_steady = True
+    bench.outcome = lambda: bench.clock.advance(7.0)
+    bench.start()
+    bench.pass_time(10.0)
+
+    bench.clock.advance(2.9)
+    assert bench.is_quiet()
+    bench.pass_time(0.1)
+
+    assert bench.job.health().runs == 2
+    bench.job.stop()
+
+
+def test_a_steady_job_that_takes_longer_than_its_interval_begins_again_at_once():
+    bench = Bench()
+    bench.job.is_steady = True
+    remaining = [3]
+
+    def outcome() -> None:
+        remaining[0] -= 1
+        bench.clock.advance(11.0 if remaining[0] else 1.0)
+
+    bench.outcome = outcome
+    bench.start()
+    bench.clock.advance(10.0)
+    for _ in range(3):
+        assert bench.turns.acquire(timeout=DEADLINE_S)
+    bench.until(lambda: bench.clock.waiting == 1)
+
+    assert bench.is_quiet()
+    bench.job.stop()
