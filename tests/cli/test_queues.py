@@ -97,7 +97,7 @@ def test_a_claimed_job_is_acked_by_its_ticket_in_another_process(mails: Command)
 def test_a_claim_is_a_table_for_a_person(mails: Command):
     header, line = mails("queue", "claim", "mails").lines
 
-    assert header.split() == ["TICKET", "DELIVERIES", "LEASE", "ENDS", "DATA"]
+    assert header.split() == ["TICKET", "DELIVERIES", "LEASE", "ENDS", "KEY", "TAG", "DATA"]
     assert line.split()[-1] == "a"
 
 

@@ -28,8 +28,8 @@ def test_import_appends_once_and_says_what_it_did(made: Command, data_dir: str, 
     assert (first["rows"], first["files"], first["engine"]) == (2, 1, "embedded")
     assert again.lines[0].split(maxsplit=1) == ["result", "it was complete before: nothing to do"]
     assert records(data_dir) == [
-        (b"1", "eu", None, None, b'{"id":"1","city":"Bern"}'),
-        (b"2", "eu", None, None, b'{"id":"2","city":"Ulm"}'),
+        (b"1", "eu", None, None, b'{"id":1,"city":"Bern"}'),
+        (b"2", "eu", None, None, b'{"id":2,"city":"Ulm"}'),
     ]
 
 
@@ -54,6 +54,21 @@ def test_bad_rows_are_listed_or_end_it(made: Command, data_dir: str, tmp_path: P
     assert skipped.code == 0
     assert "1 bad rows" in skipped.out
     assert skipped.lines[-1].split()[:2] == [path, "2"]
+
+
+def test_values_that_do_not_fit_the_schema_are_told(
+    command: Command, data_dir: str, tmp_path: Path
+):
+    command("topic", "create", "t", "--schema", "price:f64", "--schema", "name:string")
+    path = write(tmp_path, "a.csv", 'price,name\n1.5,tea\n"2,50",7\nfree,cake\n')
+    line = ("pipeline", "run", "import", path, "--topic", "t")
+
+    told = command(*line)
+    text = command(*line, "--types", "text", "--output", "json").json
+
+    assert ["do", "not", "fit", "2", "values"] in [each.split() for each in told.lines]
+    assert told.lines[-1].split() == ["price", "f64", "2", '"2,50"']
+    assert [(each["field"], each["count"]) for each in text["misfits"]] == [("price", 3)]
 
 
 def test_import_beside_the_writer(made: Command, data_dir: str, tmp_path: Path):

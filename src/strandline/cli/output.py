@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from strandline.cli.cells import Cells, Row
+from strandline.cli.cells import Cells, RecordRow, Row
 from strandline.cli.columnar import ArrowOutput, CsvOutput
 from strandline.cli.options import Shape
 
@@ -121,7 +121,7 @@ class PlainOutput:
         if not rows:
             return
         lines = [row.cells for row in rows]
-        names = column_names(lines)
+        names = column_names(rows)
         known = names == list(self._widths)
         if not known:
             self._widths = {name: len(name) for name in names}
@@ -162,7 +162,7 @@ class TerminalOutput:
         if not rows:
             return
         lines = [row.cells for row in rows]
-        names = column_names(lines)
+        names = column_names(rows)
         table = Table(
             box=box.SIMPLE_HEAD,
             pad_edge=False,
@@ -189,8 +189,11 @@ class TerminalOutput:
         pass
 
 
-def column_names(lines: Sequence[Cells]) -> list[str]:
-    """The columns in which some line has something to say."""
+def column_names(rows: Sequence[Row]) -> list[str]:
+    """All columns; of records without key, tag, node or meta, if none has one."""
+    lines = [row.cells for row in rows]
+    if not all(isinstance(row, RecordRow) for row in rows):
+        return list(lines[0])
     return [name for name in lines[0] if any(cells[name] is not None for cells in lines)]
 
 

@@ -20,7 +20,7 @@ from strandline.errors import Invalid
 from strandline.pipelines import exporting, importing
 from strandline.pipelines.exporting import ExportSummary
 from strandline.pipelines.formats import FORMATS
-from strandline.pipelines.importing import ImportSummary, OnBad
+from strandline.pipelines.importing import ImportSummary, OnBad, Types
 from strandline.pipelines.mapping import BadRow, Fields
 from strandline.record import Tombstone
 
@@ -66,6 +66,13 @@ class ReadOptions:
     splittable: Annotated[
         Flag, Parameter(help="No value of a CSV file has a line break: large files may be cut.")
     ] = False
+    types: Annotated[
+        Types,
+        Parameter(
+            help="Values of CSV files: infer numbers from the topic's schema, else from the whole "
+            "column; or leave all as text. auto infers, unless the import was begun as text."
+        ),
+    ] = "auto"
     part_size: Annotated[
         str, Parameter(metavar="SIZE", help="Deliver rows in parts of about so many bytes.")
     ] = "64MiB"
@@ -151,6 +158,7 @@ def import_files(
                 create=create,
                 on_bad=reading.on_bad,
                 splittable=reading.splittable,
+                types=reading.types,
                 lake=target.lake_url,
                 part_bytes=byte_count(reading.part_size),
             )
@@ -174,7 +182,14 @@ def import_files(
             create=create,
             lake=target.lake_url,
         )
-    lists: dict[str, Sequence[Row]] = {"skipped": [_bad_row(each) for each in summary.bad]}
+    _print_import(summary, target)
+
+
+def _print_import(summary: ImportSummary, target: Target) -> None:
+    lists: dict[str, Sequence[Row]] = {
+        "skipped": [_bad_row(each) for each in summary.bad],
+        "values that do not fit the topic's schema": [row_of(each) for each in summary.misfits],
+    }
     print_report(target.output, row_of(summary, _import_facts(summary)), lists)
 
 
@@ -229,6 +244,8 @@ def _import_facts(summary: ImportSummary) -> dict[str, str]:
     }
     if summary.rows_skipped:
         facts["skipped"] = f"{summary.rows_skipped} bad rows"
+    if summary.misfits:
+        facts["do not fit"] = f"{sum(each.count for each in summary.misfits)} values"
     return facts | {"engine": summary.engine, "seconds": f"{summary.seconds:.1f}"}
 
 

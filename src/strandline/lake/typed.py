@@ -26,6 +26,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
@@ -75,7 +76,22 @@ _LONG_TIME_TEXT = re.compile(_LONG_TIME.pattern.decode())
 _BLOCK = 1024
 """Rows that are searched together for times with more digits."""
 
+EXAMPLE_MAX = 60
+"""Characters of a value that are shown."""
+
 MISFITS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class Misfit(msgspec.Struct, frozen=True):
+    """Values of a field that do not fit its type, in some rows."""
+
+    field: str
+    type: str
+    count: int
+    first: int
+    """The row of the first of them."""
+    example: str
+    """Its JSON, cut short."""
 
 
 class Shape:
@@ -118,6 +134,37 @@ class Shape:
             array_of(list(map(getter, rows)), kind)
             for getter, kind in zip(self._getters, self.kinds.values(), strict=True)
         ]
+
+    def misfits(self, data: pa.ChunkedArray, columns: Sequence[pa.Array]) -> list[Misfit]:
+        """Values that are there and do not fit their type; ``columns`` are what they became."""
+        suspects = [
+            (place, name, kind, column, encoded_name(name))
+            for place, ((name, kind), column) in enumerate(
+                zip(self.kinds.items(), columns, strict=True)
+            )
+            if column.null_count
+        ]
+        found = []
+        for place, name, kind, column, key in suspects:
+            count, first, example = 0, 0, b""
+            for at in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)):
+                text = data[int(at)].as_py()
+                if key in text or b"\\" in text:
+                    part = self._part(text, place)
+                    if part not in (b"", b"null"):
+                        first, example = (first, example) if count else (int(at), part)
+                        count += 1
+            if count:
+                found.append(Misfit(name, str(kind), count, first, _shown(example)))
+        return found
+
+    def _part(self, text: bytes, place: int) -> bytes:
+        """The JSON of one field; empty where there is none."""
+        try:
+            parts = astuple(self._cut.decode(text))
+        except MISFITS:
+            return b""
+        return bytes(parts[place]).strip()
 
     def _rows(self, texts: list[bytes]) -> list[msgspec.Struct]:
         decode, rows = self._row.decode, []
@@ -190,6 +237,16 @@ def reader_of(kind: Kind) -> Callable[[msgspec.Raw], Any]:
         return None if kind.name == "u64" and value is not None and value > U64_MAX else value
 
     return read
+
+
+def encoded_name(name: str) -> bytes:
+    """A field's name as JSON has it, if nothing in it is escaped."""
+    return msgspec.json.encode(name)
+
+
+def _shown(part: bytes) -> str:
+    text = part.decode(errors="replace")
+    return text if len(text) <= EXAMPLE_MAX else f"{text[:EXAMPLE_MAX]}…"
 
 
 def has_long_time(text: bytes) -> bool:

@@ -5,7 +5,8 @@
                the slice in which it begins
     json       one array of JSON values, or values one behind the other as in jsonl; read whole
     csv        with a line of names first; a value may have line breaks, so it is cut only when told
-               that none has. All values are text, an empty one without quotes is null
+               that none has. An empty value without quotes is null; ``csv_types.py`` says which
+               values become numbers
 
 Files with a second ending ``.gz``, ``.zst`` or ``.bz2`` are unpacked, and read whole.
 """
@@ -24,6 +25,7 @@ from pyarrow import csv, parquet
 
 from strandline.env.sources import SourceFile, open_source
 from strandline.errors import Invalid
+from strandline.pipelines.csv_types import CsvType, NumberColumns
 from strandline.pipelines.mapping import Bad, Fields, Shaper
 
 FORMATS = ("parquet", "csv", "json", "jsonl")
@@ -56,6 +58,8 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     rows: int | None = None
     """Where that is known before it is read."""
+    types: tuple[tuple[str, CsvType], ...] = ()
+    """Columns of a CSV file that are not text."""
 
 
 def slices_of(
@@ -76,6 +80,20 @@ def read_slice(piece: Slice, fields: Fields, *, skip: bool) -> tuple[Iterator[pa
     """The records of a slice; what was bad is complete when they are exhausted."""
     reader = _Reader(piece, fields, skip=skip)
     return reader.records(), reader.bad
+
+
+def number_columns(piece: Slice) -> tuple[str, ...]:
+    """The columns of a whole CSV file in which all values are numbers."""
+    reader = _Reader(piece, Fields(), skip=True)
+    found = NumberColumns()
+    for batch in reader.columns():
+        found.add(batch)
+    return found.found()
+
+
+def is_csv(file: SourceFile, asked: str) -> bool:
+    """Whether a file is read as CSV."""
+    return _kind(file, asked)[0] == "csv"
 
 
 def _kind(file: SourceFile, asked: str) -> tuple[str, str]:
@@ -149,7 +167,7 @@ class _Reader:
         self._piece = piece
         self._fields = fields
         self.bad = Bad(piece.file.url, skip=skip, number=self._number)
-        self._shaper = Shaper(fields, piece.file.folders, self.bad)
+        self._shaper = Shaper(fields, piece.file.folders, self.bad, dict(piece.types))
         self._before: int | None = None
 
     def records(self) -> Iterator[pa.RecordBatch]:
@@ -216,6 +234,16 @@ class _Reader:
                 msgspec.json.format(bytes(raw), indent=-1) for raw in values[first:][:_BATCH_ROWS]
             ]
             yield self._shaper.of_lines(some, range(first + 1, first + 1 + len(some)))
+
+    def columns(self) -> Iterator[pa.RecordBatch]:
+        """The rows of a whole CSV file as columns of bytes, without those that are bad."""
+        with self._stream() as stream:
+            names = _header(stream)
+        with self._stream() as stream:
+            try:
+                yield from _csv(stream, [], names, headed=True) if names else ()
+            except pa.ArrowException as error:
+                raise Invalid(f"{self._piece.file.url} cannot be read as csv: {error}") from error
 
     def _of_csv(self) -> Iterator[pa.RecordBatch]:
         with self._stream() as stream:

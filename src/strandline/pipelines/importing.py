@@ -10,8 +10,11 @@ complete, it appends nothing. Two runs of one import at a time do no harm, nor d
 has the store open: that one takes what is delivered.
 
 An import is known by its id and by a fingerprint of topic, files (name, size, ETag or time of
-change), format and fields. Without an id of its own the fingerprint is the id. Under one id only
-one fingerprint can be imported, so files that have changed since are noticed.
+change), format and fields, and for CSV whether its values are typed. Without an id of its own the
+fingerprint is the id. Under one id only one fingerprint can be imported, so files that have changed
+since are noticed. With ``types`` auto an import that was begun as text goes on as text.
+
+Values that do not fit the topic's schema are imported as they are, and counted.
 """
 
 from __future__ import annotations
@@ -31,12 +34,22 @@ from strandline.env.sources import SourceFile, find_sources
 from strandline.errors import Invalid, UnknownTopic
 from strandline.inbox import delivery, staging
 from strandline.inbox.delivery import Staged
+from strandline.lake.typed import shape_of
+from strandline.pipelines.csv_types import column_types, schema_types
 from strandline.pipelines.deliver import PATIENCE_S, await_delivered, deliver, discard, lake_of
 from strandline.pipelines.engine import Chooser, Embedded, Engine
-from strandline.pipelines.formats import FORMATS, Slice, read_slice, slices_of
+from strandline.pipelines.formats import (
+    FORMATS,
+    Slice,
+    is_csv,
+    number_columns,
+    read_slice,
+    slices_of,
+)
 from strandline.pipelines.mapping import BAD_NAMED_MAX, BadRow, Fields
 from strandline.pipelines.positions import check_lake, matching, open_readonly, path_of
 from strandline.record import check_topic_name
+from strandline.schema import Schema
 from strandline.settings import MIB
 from strandline.store import Store
 from strandline.topic.progress import Progress
@@ -50,6 +63,7 @@ PLAN_VERSION = 1
 """Part of the fingerprint: counts the ways in which files have been cut into parts."""
 
 OnBad = Literal["fail", "skip"]
+Types = Literal["auto", "infer", "text"]
 
 
 class ImportOptions(TypedDict, total=False):
@@ -64,6 +78,9 @@ class ImportOptions(TypedDict, total=False):
     on_bad: OnBad
     splittable: bool
     """No value of a CSV file has a line break: large files may be cut."""
+    types: Types
+    """Values of CSV files: typed by schema and look (``csv_types.py``), or all text. ``auto`` is
+    ``infer``, but goes on with what was begun as text."""
     lake: str
     part_bytes: int
     patience_s: float
@@ -81,6 +98,7 @@ class ImportJob(msgspec.Struct, frozen=True, kw_only=True):
     create: bool = False
     on_bad: OnBad = "fail"
     splittable: bool = False
+    types: Types = "auto"
     lake: str = ""
     part_bytes: int = PART_BYTES
     patience_s: float = PATIENCE_S
@@ -99,6 +117,8 @@ class ImportJob(msgspec.Struct, frozen=True, kw_only=True):
             raise Invalid(f"on_bad is fail or skip, not {self.on_bad!r}")
         if len(self.id.encode()) > ID_SIZE_MAX or "/" in self.id:
             raise Invalid(f"an id has {ID_SIZE_MAX} bytes at most, and no /")
+        if self.types not in ("auto", "infer", "text"):
+            raise Invalid(f"types is auto, infer or text, not {self.types!r}")
         if self.part_bytes < 1:
             raise Invalid("part_bytes is 1 or more")
 
@@ -114,12 +134,23 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
         return sum(piece.size for piece in self.slices)
 
 
+class Misfit(msgspec.Struct, frozen=True, kw_only=True):
+    """Values that were imported and do not fit the topic's schema: null in its typed column."""
+
+    field: str
+    type: str
+    count: int
+    example: str
+    """The first of them, as JSON."""
+
+
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     """What a task has staged."""
 
     files: tuple[Staged, ...]
     skipped: int = 0
     bad: tuple[BadRow, ...] = ()
+    misfits: tuple[Misfit, ...] = ()
 
 
 class ImportSummary(msgspec.Struct, kw_only=True):
@@ -143,6 +174,8 @@ class ImportSummary(msgspec.Struct, kw_only=True):
     rows_skipped: int = 0
     bad: list[BadRow] = []
     """The first bad rows that were skipped."""
+    misfits: list[Misfit] = []
+    """By field: values of this run that do not fit the topic's schema."""
     seconds: float = 0.0
 
 
@@ -177,13 +210,13 @@ class _Import:
         self._clock = clock
         self._id = ""
         self._producer = ""
+        self._fields: dict[str, str] = {}
+        """The topic's schema."""
 
     def run(self, engine: Engine | Chooser, *, dry_run: bool) -> ImportSummary:
         job, begun_s = self._job, self._clock.monotonic()
         files = find_sources(job.sources)
-        fingerprint = _fingerprint(job, files)
-        self._id = job.id or fingerprint
-        self._producer = f"import/{job.id}/{fingerprint}" if job.id else f"import/{fingerprint}"
+        self._name(files)
         parts = list(_parts(job, files, count=dry_run))
         size = sum(file.size for file in files)
         chosen = engine(size) if callable(engine) else engine
@@ -200,15 +233,59 @@ class _Import:
             parts_before=min(taken, len(parts)),
             complete=taken >= len(parts) > 0,
         )
-        summary.bad = []
+        summary.bad, summary.misfits = [], []
         todo = parts[taken:]
         if dry_run:
             summary.rows = _known_rows(todo)
         else:
+            todo = self._typed(chosen, todo)
             for first in range(0, len(todo), WAVE):
                 self._run_wave(chosen, todo[first : first + WAVE], summary)
         summary.seconds = self._clock.monotonic() - begun_s
         return summary
+
+    def _name(self, files: Sequence[SourceFile]) -> None:
+        """Find the id and the producer; with ``auto`` those of an import that is text, if begun."""
+        job = self._job
+        types: list[Types] = ["text", "infer"] if job.types == "auto" else [job.types]
+        for each in types:
+            self._job = msgspec.structs.replace(job, types=each)
+            fingerprint = _fingerprint(self._job, files)
+            self._id = job.id or fingerprint
+            self._producer = f"import/{job.id}/{fingerprint}" if job.id else f"import/{fingerprint}"
+            if each != types[-1] and self._is_begun():
+                return
+
+    def _is_begun(self) -> bool:
+        job = self._job
+        with open_readonly(job.store, job.lake) as store:
+            if job.topic not in store.topics():
+                return False
+            return store.existing_topic(job.topic).taken(self._producer) is not None
+
+    def _typed(self, engine: Engine, parts: list[Part]) -> list[Part]:
+        """Parts whose CSV slices know the types of their columns."""
+        if self._job.types == "text" or self._job.fields.data:
+            return parts
+        pieces = {
+            piece.file.url: msgspec.structs.replace(piece, first=0, next=-1)
+            for part in parts
+            for piece in part.slices
+            if piece.format == "csv"
+        }
+        found = dict(engine.run(number_columns, list(pieces.values()))) if pieces else {}
+        fields = schema_types(self._fields)
+        types = {url: column_types(fields, found[place]) for place, url in enumerate(pieces)}
+        return [
+            msgspec.structs.replace(
+                part,
+                slices=tuple(
+                    msgspec.structs.replace(piece, types=types.get(piece.file.url, ()))
+                    for piece in part.slices
+                ),
+            )
+            for part in parts
+        ]
 
     def _taken(self, *, settle: bool) -> int:
         """The highest number that is in the topic."""
@@ -232,6 +309,7 @@ class _Import:
                 error.add_note("create=True, or --create, makes it")
                 raise
             topic = store.existing_topic(job.topic)
+            self._fields = dict(topic.config.schema)
             others = topic.producers(f"import/{job.id}/") if job.id else []
             if any(producer != self._producer for producer in others):
                 raise Invalid(
@@ -245,7 +323,7 @@ class _Import:
         """Stage parts, and deliver each as soon as those before it are."""
         ready: dict[int, Prepared] = {}
         following = 0
-        work = partial(stage_part, self._job, self._producer)
+        work = partial(stage_part, self._job, self._producer, self._fields)
         try:
             for place, prepared in engine.run(work, parts):
                 ready[place] = prepared
@@ -275,6 +353,7 @@ class _Import:
             summary.rows = (summary.rows or 0) + sum(file.rows for file in prepared.files)
         summary.rows_skipped += prepared.skipped
         summary.bad = [*summary.bad, *prepared.bad][:BAD_NAMED_MAX]
+        summary.misfits = added(summary.misfits, prepared.misfits)
         if self._progress is not None:
             self._progress("import", part.number, summary.parts)
 
@@ -290,9 +369,19 @@ class _Import:
             )
 
 
-def stage_part(job: ImportJob, producer: str, part: Part) -> Prepared:
-    """The work of a task: the rows of a part as staged files."""
-    reading = _Rows(job, part)
+def added(known: Sequence[Misfit], more: Sequence[Misfit]) -> list[Misfit]:
+    """Values that do not fit, field by field; the first example stays."""
+    found = {each.field: each for each in known}
+    for each in more:
+        before = found.get(each.field, each)
+        count = each.count if before is each else before.count + each.count
+        found[each.field] = msgspec.structs.replace(before, count=count)
+    return list(found.values())
+
+
+def stage_part(job: ImportJob, producer: str, fields: dict[str, str], part: Part) -> Prepared:
+    """The work of a task: the rows of a part as staged files. ``fields`` is the topic's schema."""
+    reading = _Rows(job, part, fields)
     attempt = OsDisk().random_id().hex()
     objects = open_objects(lake_of(job.store, job.lake))
     key_of = partial(delivery.staged_key, producer, part.number, attempt)
@@ -300,24 +389,45 @@ def stage_part(job: ImportJob, producer: str, part: Part) -> Prepared:
         files = staging.stage(objects, key_of, reading.batches())
     finally:
         objects.close()
-    return Prepared(files=files, skipped=reading.skipped, bad=tuple(reading.bad[:BAD_NAMED_MAX]))
+    return Prepared(
+        files=files,
+        skipped=reading.skipped,
+        bad=tuple(reading.bad[:BAD_NAMED_MAX]),
+        misfits=tuple(reading.misfits),
+    )
 
 
 class _Rows:
     """The records of a part. Owned by one thread."""
 
-    def __init__(self, job: ImportJob, part: Part) -> None:
+    def __init__(self, job: ImportJob, part: Part, fields: dict[str, str]) -> None:
         self._job = job
         self._part = part
+        self._shape = shape_of(Schema(1, fields)) if fields else None
         self.skipped = 0
         self.bad: list[BadRow] = []
+        self.misfits: list[Misfit] = []
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         for piece in self._part.slices:
             records, bad = read_slice(piece, self._job.fields, skip=self._job.on_bad == "skip")
-            yield from records
+            for batch in records:
+                self._look(batch)
+                yield batch
             self.skipped += bad.count
             self.bad += bad.named
+
+    def _look(self, batch: pa.RecordBatch) -> None:
+        """Count the values that do not fit the schema."""
+        if self._shape is None:
+            return
+        data = pa.chunked_array([batch.column("data")])
+        found = self._shape.misfits(data, self._shape.derive(data))
+        more = [
+            Misfit(field=each.field, type=each.type, count=each.count, example=each.example)
+            for each in found
+        ]
+        self.misfits = added(self.misfits, more)
 
 
 def _parts(job: ImportJob, files: Sequence[SourceFile], *, count: bool) -> Iterator[Part]:
@@ -339,7 +449,7 @@ def _parts(job: ImportJob, files: Sequence[SourceFile], *, count: bool) -> Itera
 
 def _fingerprint(job: ImportJob, files: Sequence[SourceFile]) -> str:
     """What makes an import another one: all that its rows and their parts depend on."""
-    told = (
+    told: tuple[object, ...] = (
         PLAN_VERSION,
         job.topic,
         job.format,
@@ -348,6 +458,8 @@ def _fingerprint(job: ImportJob, files: Sequence[SourceFile]) -> str:
         job.part_bytes,
         [(file.url, file.size, file.version, file.folders) for file in files],
     )
+    if job.types != "text" and any(is_csv(file, job.format) for file in files):
+        told += ("typed",)
     return xxh3_128_hexdigest(msgspec.msgpack.encode(told))
 
 

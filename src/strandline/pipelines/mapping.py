@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from strandline.errors import Invalid
 from strandline.inbox.staging import COLUMNS
+from strandline.pipelines.csv_types import CsvType, typed_values
 from strandline.pipelines.encoding import json_rows, json_text, json_values
 from strandline.settings import LimitSettings
 from strandline.topic.batch import KEY_SIZE_MAX, META_SIZE_MAX, NODE_SIZE_MAX, TAG_SIZE_MAX
@@ -120,8 +121,16 @@ Folders = Sequence[tuple[str, str | None]]
 class Shaper:
     """Makes records of the rows of one file. Owned by one thread."""
 
-    def __init__(self, fields: Fields, folders: Folders, bad: Tells) -> None:
+    def __init__(
+        self,
+        fields: Fields,
+        folders: Folders,
+        bad: Tells,
+        types: Mapping[str, CsvType] | None = None,
+    ) -> None:
+        """``types`` are those of columns of text that hold something else."""
         self._fields = fields
+        self._types = types or {}
         self._columns = fields.columns()
         self._folders = folders
         self._bad = bad
@@ -147,6 +156,9 @@ class Shaper:
             values[field] = _raw_values(arrays[names.index(column)], column)
         if "data" not in values:
             columns = [json_values(array, name) for array, name in zip(arrays, names, strict=True)]
+            for place, name in enumerate(table.schema.names):
+                if name in self._types:
+                    columns[place] = typed_values(columns[place], self._types[name])
             values["data"] = json_rows(names, columns)
         return self._made(values, rows, broken)
 

@@ -21,7 +21,7 @@ from strandline.lake.terms import identity_of
 from strandline.pipelines.compact import compact
 from strandline.pipelines.engine import Engine
 from strandline.pipelines.exporting import export
-from strandline.pipelines.importing import OnBad, import_files
+from strandline.pipelines.importing import OnBad, Types, import_files
 from strandline.pipelines.keyed import compact_keyed
 from strandline.pipelines.mapping import Fields
 from strandline.pipelines.materialize import materialize
@@ -118,6 +118,7 @@ class ImportArguments(Arguments, frozen=True, kw_only=True):
     create: bool = False
     on_bad: OnBad = "fail"
     splittable: bool = False
+    types: Types = "auto"
 
 
 class ExportArguments(Arguments, frozen=True, kw_only=True):
@@ -220,6 +221,7 @@ def _import(given: ImportArguments, work: Work) -> Done:
         create=given.create,
         on_bad=given.on_bad,
         splittable=given.splittable,
+        types=given.types,
         lake=work.lake,
     )
     return Done(rows=told.rows or 0)
