@@ -5,6 +5,7 @@
     │   ├── UnknownTopic   no such topic                           create it, or check the name
     │   ├── TooLarge       a record, batch or field over a limit   split it, or raise the limit
     │   │   └── BatchTooLarge  not one record, all of them are     give fewer at once
+    │   ├── PointsRefused  too old for a series, or in the future  leave them out, or drop_refused
     │   ├── NotInstalled   Java, pyspark or a part is missing      install it: the message tells how
     │   ├── NotAStore      the directory holds something else      name another directory
     │   └── UnfitStore     an object store that cannot keep order  name another object store
@@ -36,6 +37,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -51,6 +53,20 @@ class Invalid(StrandlineError):
     """The request is wrong. Fix the call; retrying it unchanged can never help."""
 
     code = "invalid"
+
+
+class PointsRefused(Invalid):
+    """Points are before the floor of a series or too far in the future. Nothing was appended.
+
+    ``refused`` has them: place in the batch from 0, at, and ``"floor"`` or ``"future"``.
+    """
+
+    code = "points_refused"
+    refused: tuple[tuple[int, int, str], ...] = ()
+
+    def __init__(self, message: str, refused: Iterable[tuple[int, int, str]]) -> None:
+        super().__init__(message)
+        self.refused = tuple(refused)
 
 
 class UnknownTopic(Invalid):

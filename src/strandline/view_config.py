@@ -5,11 +5,15 @@ A view is a fold over a topic (``views/``): it is there as long as its configura
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from strandline.errors import Invalid
 
 OPTION_MAX = 2**53
+UNITS_PER_S = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+CLOCK_RETENTION_S = 60 * 86_400
 
 
 class KvConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -67,8 +71,17 @@ class SeriesConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     unit of ``at``."""
 
     retention: int = 0
-    """How far behind the newest record of all sources is kept, in the unit of ``at``; 0 keeps all.
-    One record from the far future therefore ends all others."""
+    """How far back records are kept, in the unit of ``at``; 0 keeps all, but for retention by the
+    clock, where it is 60 days."""
+
+    retention_by: Literal["newest", "clock"] = "newest"
+    """From where retention counts: from the newest record of all sources, so that one record from
+    the far future ends all others unless there is a ``future_max``; or from the clock. The clock
+    needs a unit of time."""
+
+    future_max: int = 0
+    """How far after the clock a record may be, in the unit of ``at``; a later one is refused. 0
+    takes any. Needs a unit of time."""
 
     inline_bytes: int = 256
     """Payloads up to this size are kept with the index too, so that one source of many is read
@@ -78,6 +91,24 @@ class SeriesConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def __post_init__(self) -> None:
         if not 0 <= self.inline_bytes <= 4096:
             raise Invalid(f"inline_bytes is {self.inline_bytes}: give from 0 to 4096")
+        if self.future_max < 0:
+            raise Invalid(f"future_max is {self.future_max}: give 0 for no limit, or more")
+        if self.unit not in UNITS_PER_S and (self.retention_by == "clock" or self.future_max):
+            raise Invalid(
+                f"the clock cannot be compared with an at in {self.unit!r}: retention_by='clock' "
+                f"and future_max need a unit of time, one of {', '.join(UNITS_PER_S)}"
+            )
+
+    @property
+    def kept(self) -> int:
+        """How far back records are kept; 0 keeps all."""
+        if self.retention or self.retention_by == "newest":
+            return self.retention
+        return CLOCK_RETENTION_S * UNITS_PER_S[self.unit]
+
+    def time_of(self, now_us: int) -> int:
+        """A time in microseconds in the unit of ``at``, which is one of time."""
+        return now_us * UNITS_PER_S[self.unit] // 1_000_000
 
 
 class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -18,11 +18,18 @@ SERIES = {
         "test_the_way_is_decided_by_the_sources_newest",
     ),
     "series: take what is before the floor": Mutant(
-        "views.series.series:Series.append_many",
-        "if earliest < fold.floor:",
-        "if ats[-1] < fold.floor:",
+        "views.series.series:Series._check",
+        "if min(ats) < fold.floor",
+        "if ats[-1] < fold.floor",
         APPENDING,
         "test_a_batch_with_a_point_before_the_floor_leaves_nothing",
+    ),
+    "series: a point that was not checked moves the floor past the limit on the future": Mutant(
+        "views.series.admission:due_floor",
+        "min(newest, ceiling_of(config, now_us))",
+        "newest",
+        "unit/views/series/test_retention",
+        "test_a_point_that_came_by_a_way_without_a_check_ends_no_other_where_the_future_has_a_limit",
     ),
     "series: let the floor fall": Mutant(
         "views.series.fold:SeriesFold._raise_floor",

@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from strandline.errors import Invalid
+from strandline.errors import PointsRefused
 from strandline.settings import ViewSettings
 from strandline.views.series.source import memory_of
 from strandline.views.series.values import Point
@@ -26,6 +26,8 @@ OFFSETS = st.integers(-60, 200)
 LIMITS = st.sampled_from((0, 0, 1, 3, 1000))
 SIZES = st.sampled_from((0, 1, 3, 40, 500))
 """How often a few bytes are repeated: nothing, what is kept with the index, and what is not."""
+CLOCK_RETENTION = 60 * 86_400 * 1_000_000
+MESSAGES = {"floor": "before the floor", "future": "in the future"}
 SOME = st.lists(st.sampled_from(range(4)), unique=True, max_size=4)
 
 
@@ -47,12 +49,20 @@ class SeriesMachine(RuleBasedStateMachine):
         retention=st.sampled_from((0, 0, 150)),
         level=st.sampled_from((0, 0, 1)),
         inline_bytes=st.sampled_from((256, 256, 4, 0)),
+        retention_by=st.sampled_from(("newest", "clock")),
+        future_max=st.sampled_from((0, 0, 100)),
     )
-    def begin(self, jitter, durability, retention, level, inline_bytes):
+    def begin(self, jitter, durability, retention, level, inline_bytes, retention_by, future_max):
         self.world = World(views=ViewSettings(memory_bytes=32 << 20))
         self.level = level
         self.retention = retention
+        if retention_by == "clock" and not retention:
+            self.retention = CLOCK_RETENTION
+        self.by_clock = retention_by == "clock"
+        self.future_max = future_max
         self.options = {
+            "retention_by": retention_by,
+            "future_max": future_max,
             "jitter": jitter,
             "retention": retention,
             "durability": durability,
@@ -78,8 +88,22 @@ class SeriesMachine(RuleBasedStateMachine):
         )
         return found[:limit] if limit else found
 
-    def refuses(self, at: int) -> bool:
-        return self.floor is not None and at < self.floor
+    def refuses(self, at: int) -> str | None:
+        """Why a point would be refused now, None when it would not."""
+        if self.floor is not None and at < self.floor:
+            return "floor"
+        ceiling = self.world.clock.now_us() + self.future_max
+        return "future" if self.future_max and at > ceiling else None
+
+    def due_floor(self) -> int | None:
+        """Where retention alone would put the floor."""
+        now = self.world.clock.now_us()
+        newest = max((p.at for points in self.points.values() for p in points), default=None)
+        if self.by_clock:
+            return now - self.retention
+        if not self.retention or newest is None:
+            return None
+        return min(newest, now + self.future_max if self.future_max else newest) - self.retention
 
     @rule(
         which=st.sampled_from(range(4)),
@@ -90,9 +114,10 @@ class SeriesMachine(RuleBasedStateMachine):
     def append(self, which, offset, version, size):
         at = self.base + offset
         payload = b"%d" % offset * size
-        if self.refuses(at):
-            with pytest.raises(Invalid, match="before the floor"):
+        if (reason := self.refuses(at)) is not None:
+            with pytest.raises(PointsRefused, match=MESSAGES[reason]) as refusal:
                 self.series.append(SOURCES[which], at, payload, version=version)
+            assert refusal.value.refused == ((0, at, reason),)
             self.refused += 1
             return
         seq = self.series.append(SOURCES[which], at, payload, version=version).first_seq
@@ -105,8 +130,9 @@ class SeriesMachine(RuleBasedStateMachine):
         count=st.integers(1, 90),
         together=st.booleans(),
         sizes=st.lists(SIZES, min_size=1, max_size=3),
+        drop_refused=st.booleans(),
     )
-    def append_a_burst(self, which, offset, step, count, together, sizes):
+    def append_a_burst(self, which, offset, step, count, together, sizes, drop_refused):
         batch = [
             (
                 SOURCES[(which + n) % 4 if together else which],
@@ -115,14 +141,25 @@ class SeriesMachine(RuleBasedStateMachine):
             )
             for n in range(count)
         ]
-        if any(self.refuses(at) for _, at, _ in batch):
-            with pytest.raises(Invalid, match="before the floor"):
+        reasons = [self.refuses(at) for _, at, _ in batch]
+        refused = tuple(
+            (n, at, reason)
+            for n, ((_, at, _), reason) in enumerate(zip(batch, reasons, strict=True))
+            if reason is not None
+        )
+        self.refused += len(refused)
+        if refused and not drop_refused:
+            with pytest.raises(PointsRefused) as refusal:
                 self.series.append_many(batch, version=1)
-            self.refused += 1
+            assert refusal.value.refused == refused
             return
-        first = self.series.append_many(batch, version=1).first_seq
-        for n, (source, at, payload) in enumerate(batch):
-            self.points[NAMES[SOURCES.index(source)]].append(Known(at, first + n, payload, 1))
+        done = self.series.append_many(batch, version=1, drop_refused=drop_refused)
+        taken = [point for point, reason in zip(batch, reasons, strict=True) if reason is None]
+        assert not drop_refused or done.refused == refused
+        assert done.last_seq - done.first_seq + 1 == len(taken)
+        for n, (source, at, payload) in enumerate(taken):
+            known = Known(at, done.first_seq + n, payload, 1)
+            self.points[NAMES[SOURCES.index(source)]].append(known)
 
     @rule(which=st.none() | st.sampled_from(range(4)), passed=st.integers(0, 30))
     def append_a_plain_record(self, which, passed):
@@ -221,26 +258,23 @@ class SeriesMachine(RuleBasedStateMachine):
 
     @rule()
     def retain(self):
-        newest = max((p.at for points in self.points.values() for p in points), default=None)
+        due = self.due_floor()
 
         self.series.run_retention()
 
-        if self.retention and newest is not None:
-            due = newest - self.retention
+        if due is not None:
             self.floor = due if self.floor is None else max(due, self.floor)
 
     @rule()
     def checkpoint(self):
-        newest = max((p.at for points in self.points.values() for p in points), default=None)
-        before = self.floor
+        before, due = self.floor, self.due_floor()
 
         self.world.store.checkpoint()
 
         self.floor = self.series.statistics().floor
         if self.floor != before:  # by itself, as far as it was due
-            assert newest is not None
             assert before is None or before < self.floor
-            assert self.floor == newest - self.retention
+            assert self.floor == due
 
     @rule(wanted=st.integers(0, 1 << 20))
     def evict(self, wanted):

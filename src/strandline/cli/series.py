@@ -175,13 +175,14 @@ def retain(
     ----------
     floor
         The earliest that stays: a whole number in the unit of the series, or 2026-03-28T14:05:00Z.
-        Without it, as far behind the newest point as the option retention says.
+        Without it, as far before the newest point, or before now, as the options retention and
+        retention_by say.
     """
     with writing(target) as store:
         must_have(store, "series", name)
         series = store.series(name)
         config = store.existing_topic(name).config.views.series
-        if floor is None and (config is None or not config.retention):
+        if floor is None and (config is None or not config.kept):
             error = Invalid(f"the series {name!r} keeps everything: say from where on with --floor")
             error.add_note(f"`strandline view alter series {name} --option retention=N` keeps less")
             raise error

@@ -8,7 +8,14 @@ from itertools import groupby
 import pyarrow as pa
 
 from strandline.client.pairs import sure_bytes, value_pair
-from strandline.views.series.values import Point, SourceName, name_of
+from strandline.record import Appended
+from strandline.views.series.values import (
+    AppendedPoints,
+    Point,
+    RefusedPoint,
+    SourceName,
+    name_of,
+)
 from strandline.wire import series as wire
 
 _JSON_POINTS_MAX = 32
@@ -20,6 +27,14 @@ COLUMNS = pa.schema(
         pa.field("payload", pa.binary(), nullable=False),
     ]
 )
+
+
+def appended_of(done: wire.Appended, *, drop_refused: bool) -> Appended:
+    """Where a batch landed, from JSON."""
+    if not drop_refused:
+        return Appended(done.first_seq, done.last_seq, done.head_seq, done.deduped)
+    refused = tuple(RefusedPoint(each.place, each.at, each.reason) for each in done.refused)
+    return AppendedPoints(done.first_seq, done.last_seq, done.head_seq, done.deduped, refused)
 
 
 def source_told(source: SourceName) -> wire.SourceName:

@@ -16,7 +16,7 @@ from strandline.server.call import Call
 from strandline.server.opened import ask, ask_slowly, find_series, find_view, write
 from strandline.server.routing import Answer, Need, Route
 from strandline.views.series.series import Series
-from strandline.views.series.values import Point
+from strandline.views.series.values import AppendedPoints, Point
 from strandline.wire import series as wire
 from strandline.wire.problems import Refused
 from strandline.wire.results import ARROW, NDJSON
@@ -27,15 +27,20 @@ _line = msgspec.json.Encoder().encode
 
 async def append(call: Call) -> Answer:
     if call.media_type == ARROW:
-        points, version = told.new_points(table_of(call.raw)), call.query.version
+        points = told.new_points(table_of(call.raw))
+        given: wire.AppendQuery | wire.AppendPoints = call.query
     else:
-        asked: wire.AppendPoints = call.body
-        points, version = [told.new_point(each) for each in asked.points], asked.version
+        given = call.body
+        points = [told.new_point(each) for each in call.body.points]
     points_max = call.parts.settings.limits.batch_records_max
     if call.media_type != ARROW and len(points) > points_max:
         raise Refused(400, "batch_too_large", f"give at most {points_max} points, or send Arrow")
     done = await write(
-        call, find_series, lambda series: series.append_many(points, version=version)
+        call,
+        find_series,
+        lambda series: series.append_many(
+            points, version=given.version, drop_refused=given.drop_refused
+        ),
     )
     return Answer(_appended(done))
 
@@ -126,11 +131,13 @@ def _lines(points: Iterator[Point]) -> Generator[bytes]:
 
 
 def _appended(done: Appended) -> wire.Appended:
+    refused = done.refused if isinstance(done, AppendedPoints) else ()
     return wire.Appended(
         first_seq=done.first_seq,
         last_seq=done.last_seq,
         head_seq=done.head_seq,
         deduped=done.deduped,
+        refused=[wire.RefusedPoint(**point._asdict()) for point in refused],
     )
 
 
@@ -143,7 +150,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/series/{topic}/append",
         handler=append,
         needs=(Need("write", "topic"),),
-        summary="Append points, all or none: as JSON, or in Arrow.",
+        summary="Append points, all or none, or all that are not refused: as JSON, or in Arrow.",
         query=wire.AppendQuery,
         body=wire.AppendPoints,
         takes=(_JSON, ARROW),

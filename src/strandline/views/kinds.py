@@ -38,7 +38,18 @@ def _queue(
 
 KV = Kind("kv", KvConfig, "kv", ("",), KvFold, lambda host, *_: Kv(host))
 QUEUE = Kind("queue", QueueConfig, "queue", ("", ":leases"), QueueFold, _queue)
-SERIES = Kind("series", SeriesConfig, "series", ("",), SeriesFold, lambda host, *_: Series(host))
+SERIES = Kind(
+    "series",
+    SeriesConfig,
+    "series",
+    ("",),
+    SeriesFold,
+    lambda host, *_: Series(host),
+    # Others decide what is appended. These are all that there were when the first were saved.
+    essence=lambda config: {
+        name: getattr(config, name) for name in ("unit", "jitter", "retention", "inline_bytes")
+    },
+)
 
 METRICS = Kind(
     "metrics", MetricsConfig, "series", ("",), MetricsFold, lambda host, *_: Metrics(host)

@@ -52,6 +52,8 @@ class Problem(NamedTuple):
 
 
 _RETRY_S = 1.0
+REFUSED_MAX = 1000
+"""Refused points that an error lists."""
 
 # The first class that fits counts: the more special ones stand before what they inherit from.
 _TABLE: tuple[tuple[type[StrandlineError], int, str, float | None], ...] = (
@@ -122,6 +124,11 @@ def error_of(problem: Problem) -> StrandlineError:
         error.gap_from = int(problem.detail.get("gap_from", 0))
         error.gap_to = int(problem.detail.get("gap_to", 0))
         error.reason = str(problem.detail.get("reason", ""))
+    if isinstance(error, errors.PointsRefused):
+        listed = msgspec.convert(
+            problem.detail.get("refused", ()), tuple[tuple[int, int, str], ...]
+        )
+        error.refused = listed
     if isinstance(error, errors.RouterCycle):
         cycle = problem.detail.get("cycle")
         error.cycle = [str(name) for name in cycle] if isinstance(cycle, list) else []
@@ -162,6 +169,8 @@ def problem_of(error: BaseException) -> Problem:
                 detail["reason"] = error.reason
             if isinstance(error, errors.RouterCycle):
                 detail["cycle"] = error.cycle
+            if isinstance(error, errors.PointsRefused):
+                detail["refused"] = error.refused[:REFUSED_MAX]
             if isinstance(error, errors.RouterFanIn):
                 detail["reason"] = "router_dest_fan_in"
             return Problem(status, code, str(error), detail, retry_after_s)

@@ -33,11 +33,25 @@ class AppendPoints(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     points: list[NewPoint]
     version: int = 0
     """Of the payloads."""
+    drop_refused: bool = False
+    """Leave out points before the floor or too far in the future, and list them."""
 
 
 class AppendQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     version: int = 0
     """Of the payloads of an Arrow body."""
+    drop_refused: bool = False
+    """Of an Arrow body: leave out points before the floor or too far in the future."""
+
+
+class RefusedPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A point that was dropped."""
+
+    place: int
+    """In the batch, from 0."""
+    at: int
+    reason: str
+    """``floor`` or ``future``."""
 
 
 class Appended(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +61,8 @@ class Appended(msgspec.Struct, frozen=True, kw_only=True):
     last_seq: int
     head_seq: int
     deduped: bool = False
+    refused: list[RefusedPoint] = []
+    """Points that were dropped, as ``drop_refused`` allows."""
 
 
 class Range(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

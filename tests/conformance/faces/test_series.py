@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from strandline import Appended, Invalid, StrandlineError
-from strandline.views.series.values import Available, Point, Retained, SeriesStatistics
+from strandline import Appended, Invalid, PointsRefused, StrandlineError
+from strandline.views.series.values import (
+    AppendedPoints,
+    Available,
+    Point,
+    RefusedPoint,
+    Retained,
+    SeriesStatistics,
+)
 
 
 @pytest.fixture
@@ -166,3 +173,62 @@ def test_options_are_those_it_was_made_with(store, name):
     assert series.statistics().unit == "ms"
     with pytest.raises(Invalid):
         store.series(name, unit="s")
+
+
+@pytest.mark.parametrize("count", [4, 500])
+def test_refused_points_are_named_and_nothing_is_appended(series, count):
+    series.run_retention(10)
+    points = [("a", 10 + number if number % 2 else number % 5, b"") for number in range(count)]
+
+    with pytest.raises(PointsRefused, match=f"{count // 2} of {count} points") as refused:
+        series.append_many(points)
+
+    expected = tuple((place, place % 5, "floor") for place in range(0, count, 2))
+    assert refused.value.refused == expected
+    assert series.range_all() == {}
+    assert series.statistics().refused == count // 2
+
+
+@pytest.mark.parametrize("count", [4, 500])
+def test_refused_points_are_dropped_and_returned_when_the_caller_says_so(series, count):
+    series.run_retention(10)
+    points = [("a", 10 + number if number % 2 else number % 5, b"") for number in range(count)]
+
+    appended = series.append_many(points, drop_refused=True)
+
+    expected = tuple(RefusedPoint(place, place % 5, "floor") for place in range(0, count, 2))
+    assert isinstance(appended, AppendedPoints)
+    assert appended.refused == expected
+    assert appended.last_seq - appended.first_seq + 1 == count // 2
+    assert len(series.range("a")) == count // 2
+    assert series.statistics().refused == count // 2
+
+
+def test_of_a_batch_that_is_dropped_whole_nothing_is_appended(series):
+    series.append("a", 100, b"")
+    series.run_retention(10)
+
+    appended = series.append_many([("a", 9, b"")], drop_refused=True)
+
+    assert appended.last_seq < appended.first_seq
+    assert appended.refused == (RefusedPoint(0, 9, "floor"),)
+    assert len(series.range("a")) == 1
+
+
+def test_a_point_too_far_in_the_future_is_refused(store, name):
+    series = store.series(name, future_max=60_000_000)
+    far = 2**62
+
+    with pytest.raises(PointsRefused, match="in the future") as refused:
+        series.append("a", far, b"")
+    dropped = series.append_many([("a", 1, b""), ("a", far, b"")], drop_refused=True)
+
+    assert refused.value.refused == ((0, far, "future"),)
+    assert dropped.refused == (RefusedPoint(1, far, "future"),)
+    assert series.statistics().newest == 1
+
+
+@pytest.mark.parametrize("options", [{"future_max": 1}, {"retention_by": "clock"}])
+def test_the_clock_needs_a_unit_of_time(store, name, options):
+    with pytest.raises(Invalid, match="unit of time"):
+        store.series(name, unit="frames", **options)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from typing import overload
+from typing import Literal, overload
 
 import msgspec
 
 from strandline.client.asynchronous.route import AsyncRoute
 from strandline.client.points import (
+    appended_of,
     by_source,
     is_small,
     point_told,
@@ -20,6 +21,7 @@ from strandline.errors import Invalid
 from strandline.record import Appended
 from strandline.views.series.meta import AT_MAX, AT_MIN
 from strandline.views.series.values import (
+    AppendedPoints,
     Available,
     Point,
     Retained,
@@ -53,21 +55,46 @@ class AsyncSeries:
         """Append one point."""
         return await self.append_many([(source, at, payload)], version=version)
 
+    @overload
     async def append_many(
-        self, points: Iterable[tuple[SourceName, int, bytes]], *, version: int = 0
+        self,
+        points: Iterable[tuple[SourceName, int, bytes]],
+        *,
+        version: int = ...,
+        drop_refused: Literal[True],
+    ) -> AppendedPoints: ...
+
+    @overload
+    async def append_many(
+        self,
+        points: Iterable[tuple[SourceName, int, bytes]],
+        *,
+        version: int = ...,
+        drop_refused: bool = ...,
+    ) -> Appended: ...
+
+    async def append_many(
+        self,
+        points: Iterable[tuple[SourceName, int, bytes]],
+        *,
+        version: int = 0,
+        drop_refused: bool = False,
     ) -> Appended:
-        """Append points, each (source, at, payload), as one batch: all of them, or none."""
+        """Append points, each (source, at, payload), as one batch: all of them, or none.
+
+        With ``drop_refused`` points that are refused are left out, and listed in the result.
+        """
         check_version(version)
         names, ats, payloads = _columns(points)
         if is_small(payloads):
             told = [point_told(*point) for point in zip(names, ats, payloads, strict=True)]
-            asked = wire.AppendPoints(points=told, version=version)
+            asked = wire.AppendPoints(points=told, version=version, drop_refused=drop_refused)
             done = await self._at.do("append", asked, wire.Appended)
         else:
-            query = {"version": str(version)}
+            query = {"version": str(version), "drop_refused": str(drop_refused).lower()}
             table = table_of(names, ats, payloads)
             done = await self._at.send("append", table, wire.Appended, query)
-        return Appended(done.first_seq, done.last_seq, done.head_seq, done.deduped)
+        return appended_of(done, drop_refused=drop_refused)
 
     @overload
     async def range(  # type: ignore[overload-overlap]  # text is iterable too, and one source all the same

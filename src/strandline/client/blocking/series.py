@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import overload
+from typing import Literal, overload
 
 import msgspec
 
 from strandline.client.blocking.route import RemoteRoute
 from strandline.client.points import (
+    appended_of,
     by_source,
     is_small,
     point_told,
@@ -21,6 +22,7 @@ from strandline.errors import Invalid
 from strandline.record import Appended
 from strandline.views.series.meta import AT_MAX, AT_MIN
 from strandline.views.series.values import (
+    AppendedPoints,
     Available,
     Point,
     Retained,
@@ -52,21 +54,46 @@ class RemoteSeries:
         """Append one point."""
         return self.append_many([(source, at, payload)], version=version)
 
+    @overload
     def append_many(
-        self, points: Iterable[tuple[SourceName, int, bytes]], *, version: int = 0
+        self,
+        points: Iterable[tuple[SourceName, int, bytes]],
+        *,
+        version: int = ...,
+        drop_refused: Literal[True],
+    ) -> AppendedPoints: ...
+
+    @overload
+    def append_many(
+        self,
+        points: Iterable[tuple[SourceName, int, bytes]],
+        *,
+        version: int = ...,
+        drop_refused: bool = ...,
+    ) -> Appended: ...
+
+    def append_many(
+        self,
+        points: Iterable[tuple[SourceName, int, bytes]],
+        *,
+        version: int = 0,
+        drop_refused: bool = False,
     ) -> Appended:
-        """Append points, each (source, at, payload), as one batch: all of them, or none."""
+        """Append points, each (source, at, payload), as one batch: all of them, or none.
+
+        With ``drop_refused`` points that are refused are left out, and listed in the result.
+        """
         check_version(version)
         names, ats, payloads = _columns(points)
         if is_small(payloads):
             told = [point_told(*point) for point in zip(names, ats, payloads, strict=True)]
-            asked = wire.AppendPoints(points=told, version=version)
+            asked = wire.AppendPoints(points=told, version=version, drop_refused=drop_refused)
             done = self._at.do("append", asked, wire.Appended)
         else:
-            query = {"version": str(version)}
+            query = {"version": str(version), "drop_refused": str(drop_refused).lower()}
             table = table_of(names, ats, payloads)
             done = self._at.send("append", table, wire.Appended, query)
-        return Appended(done.first_seq, done.last_seq, done.head_seq, done.deduped)
+        return appended_of(done, drop_refused=drop_refused)
 
     @overload
     def range(  # type: ignore[overload-overlap]  # text is iterable too, and one source all the same

@@ -17,6 +17,7 @@ from pyroaring import BitMap64
 
 from strandline.view_config import KINDS
 from strandline.views.series import meta
+from strandline.views.series.admission import due_floor
 from strandline.views.series.fold import SeriesFold
 from strandline.views.series.meta import AT_MIN, FLOOR
 from strandline.views.series.reading import SeriesHost
@@ -28,18 +29,13 @@ _AT_ONCE = 100_000
 """Records that are let go with one message on the log."""
 
 
-def due_floor(fold: SeriesFold) -> int:
-    """Where the floor should be by the configuration."""
-    if not fold.config.retention:
-        return AT_MIN
-    return max(AT_MIN, fold.newest - fold.config.retention)
-
-
 def raise_floor(host: SeriesHost, floor: int | None, step: int = 1) -> None:
     """Put a higher floor on the log, the given or the due one, if it is so much higher."""
 
     def decision(fold: SeriesFold) -> Draft | None:
-        wanted = due_floor(fold) if floor is None else floor
+        wanted = floor
+        if wanted is None:
+            wanted = due_floor(fold.config, fold.newest, host.world.clock.now_us())
         if wanted < fold.floor + step:
             return None
         return Draft(0, (b"",), None, (meta.encode(FLOOR, 0, wanted),))

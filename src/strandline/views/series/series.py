@@ -14,7 +14,8 @@ Where a point goes is decided when it is appended, and told on the log with it:
     normal    at or behind the newest of its source
     jitter    before it, within the jitter window
     late      longer before it
-    refused   before the floor: an error, counted, nothing is appended
+    refused   before the floor, or too far in the future (admission.py): an error, or dropped;
+              counted, nothing is appended
 
 Retention raises the floor with a record of its own, then forgets what is below, then lets the log
 forget it. Blocking, and safe from many threads.
@@ -25,19 +26,22 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from typing import overload
+from typing import Literal, NamedTuple, overload
 
-from strandline.errors import Invalid, StrandlineError
+from strandline.errors import Invalid, PointsRefused, StrandlineError
 from strandline.record import Appended
 from strandline.views.series import meta, reading, retention
+from strandline.views.series.admission import ceiling_of, refusal, refusals
 from strandline.views.series.block import Bounds
 from strandline.views.series.fold import SeriesFold, route_of
 from strandline.views.series.meta import AT_MAX, AT_MIN, NORMAL
 from strandline.views.series.reading import SeriesHost
 from strandline.views.series.source import PAYLOAD_BYTES, POINT_BYTES, SOURCE_BYTES
 from strandline.views.series.values import (
+    AppendedPoints,
     Available,
     Point,
+    RefusedPoint,
     Retained,
     SeriesStatistics,
     SourceName,
@@ -79,28 +83,80 @@ class Series:
         self._share.admit(SOURCE_BYTES + POINT_BYTES + self._kept(payload))
 
         def decision(fold: SeriesFold) -> Draft:
-            if at < fold.floor:
-                raise self._refuse(name, at, fold.floor)
+            self._check([name], [at], fold)
             return Draft(0, (payload,), (name,), (meta.encode(fold.route(name, at), version, at),))
 
-        return self._append(decision, at)
+        appended, floor = self._append(decision)
+        assert appended is not None, "a point is always appended"
+        if at < floor:
+            raise self._refuse([name], [RefusedPoint(0, at, "floor")], floor, too_late=True)
+        return appended
+
+    @overload
+    def append_many(
+        self,
+        points: Iterable[tuple[SourceName, int, bytes]],
+        *,
+        version: int = ...,
+        drop_refused: Literal[True],
+    ) -> AppendedPoints: ...
+
+    @overload
+    def append_many(
+        self,
+        points: Iterable[tuple[SourceName, int, bytes]],
+        *,
+        version: int = ...,
+        drop_refused: bool = ...,
+    ) -> Appended: ...
 
     def append_many(
-        self, points: Iterable[tuple[SourceName, int, bytes]], *, version: int = 0
+        self,
+        points: Iterable[tuple[SourceName, int, bytes]],
+        *,
+        version: int = 0,
+        drop_refused: bool = False,
     ) -> Appended:
-        """Append points, each (source, at, payload), as one batch: all of them, or none."""
-        check_version(version)
-        names, ats, payloads = _columns(points)
-        self._admit(len(set(names)), payloads)
-        earliest = min(ats)
+        """Append points, each (source, at, payload), as one batch: all of them, or none.
 
-        def decision(fold: SeriesFold) -> Draft:
-            if earliest < fold.floor:
-                raise self._refuse(names[ats.index(earliest)], earliest, fold.floor)
+        With ``drop_refused`` points that are refused are left out, and listed in the result.
+        """
+        check_version(version)
+        batch = Batch(*_columns(points))
+        self._admit(len(set(batch.names)), batch.payloads)
+        taken, refused = batch, list[RefusedPoint]()
+
+        def decision(fold: SeriesFold) -> Draft | None:
+            nonlocal taken, refused
+            if drop_refused:
+                refused = refusals(batch.ats, fold.floor, self._ceiling())
+                taken = batch.without({point.place for point in refused})
+            else:
+                self._check(batch.names, batch.ats, fold)
+            names, ats, payloads = taken
+            if not names:
+                return None
             metas = meta.encode_many(_routes(fold, names, ats), version, ats)
             return Draft(0, payloads, names, metas)
 
-        return self._append(decision, earliest)
+        appended, floor = self._append(decision)
+        known = {point.place for point in refused}
+        late = [each for each in refusals(batch.ats, floor, AT_MAX) if each.place not in known]
+        if late and not drop_refused:
+            raise self._refuse(batch.names, late, floor, too_late=True)
+        if appended is None:
+            head = self._topic.head_seq
+            appended = Appended(head + 1, head, head)
+        if not drop_refused:
+            return appended
+        self._count_refused(len(refused) + len(late))
+        return AppendedPoints(
+            appended.first_seq,
+            appended.last_seq,
+            appended.head_seq,
+            appended.deduped,
+            tuple(sorted([*refused, *late])),
+        )
 
     @overload
     def range(  # type: ignore[overload-overlap]  # text is iterable too, and one source all the same
@@ -229,8 +285,8 @@ class Series:
     def maintain(self) -> None:
         """What the store does after every save of views: retention, when it is due."""
         config = self._host.fold.config
-        if config.retention:
-            step = max(1, config.retention // _FLOOR_STEPS)
+        if config.kept:
+            step = max(1, config.kept // _FLOOR_STEPS)
             retention.raise_floor(self._host, None, step)
         retention.forget(self._host)
 
@@ -258,27 +314,65 @@ class Series:
         size = len(payload) if isinstance(payload, bytes) else 0
         return size + PAYLOAD_BYTES if 0 < size <= self._host.fold.config.inline_bytes else 0
 
-    def _append(self, decision: Callable[[SeriesFold], Draft], earliest: int) -> Appended:
+    def _append(
+        self, decision: Callable[[SeriesFold], Draft | None]
+    ) -> tuple[Appended | None, int]:
+        """Where points landed, and a floor that was raised just before; ``AT_MIN`` for none."""
         if self._topic.config.durability != "fsync":
-            appended = self._host.decide(decision)
-            assert appended is not None, "a point is always appended"
-            return appended
+            return self._host.decide(decision), AT_MIN
         # Others must not wait for our sync: so a floor may be raised between looking and placing.
         # Then the point is on the log and before the floor, where nobody will ever see it.
         with self._host.reading() as fold:
             draft = decision(fold)
+        if draft is None:
+            return None, AT_MIN
         appended = self._host.append(draft)
         with self._host.reading() as fold:
-            if earliest < fold.floor and fold.floor_seq < appended.first_seq:
-                raise self._refuse(_source_of(draft), earliest, fold.floor)
-        return appended
+            return appended, fold.floor if fold.floor_seq < appended.first_seq else AT_MIN
 
-    def _refuse(self, name: bytes, at: int, floor: int) -> Invalid:
-        """Count a refusal, with the lock held, and say what to tell."""
-        self._refused += 1
-        return Invalid(
-            f"a point of source {name!r} at {at} is before the floor {floor}: retention has "
-            "forgotten that time, so the point is too late to be kept"
+    def _ceiling(self) -> int:
+        return ceiling_of(self._host.fold.config, self._host.world.clock.now_us())
+
+    def _check(self, names: list[bytes], ats: list[int], fold: SeriesFold) -> None:
+        """Raise when one of the points is refused."""
+        ceiling = self._ceiling()
+        if min(ats) < fold.floor or max(ats) > ceiling:
+            raise self._refuse(names, refusals(ats, fold.floor, ceiling), fold.floor)
+
+    def _refuse(
+        self,
+        names: list[bytes],
+        refused: list[RefusedPoint],
+        floor: int,
+        *,
+        too_late: bool = False,
+    ) -> PointsRefused:
+        """Count refused points; what to raise."""
+        self._count_refused(len(refused))
+        return refusal(names, refused, floor, self._ceiling(), too_late=too_late)
+
+    def _count_refused(self, count: int) -> None:
+        if count:
+            with self._host.lock:
+                self._refused += count
+
+
+class Batch(NamedTuple):
+    """Points as columns."""
+
+    names: list[bytes]
+    ats: list[int]
+    payloads: list[bytes]
+
+    def without(self, places: set[int]) -> Batch:
+        if not places:
+            return self
+        kept = [place for place in range(len(self.ats)) if place not in places]
+        names, ats, payloads = self
+        return Batch(
+            [names[place] for place in kept],
+            [ats[place] for place in kept],
+            [payloads[place] for place in kept],
         )
 
 
@@ -334,12 +428,6 @@ def _bounds(start: int, end: int, limit: int) -> Bounds:
     check_at("end", end)
     check_limit(limit)
     return Bounds(start, 0, end)
-
-
-def _source_of(draft: Draft) -> bytes:
-    assert draft.keys is not None
-    assert draft.keys[0] is not None
-    return draft.keys[0]
 
 
 def _statistics(fold: SeriesFold, refused: int) -> SeriesStatistics:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from strandline.errors import Invalid
+from strandline.record import Appended
 from strandline.views.series.meta import AT_MAX, AT_MIN
 
 SourceName = int | str | bytes
@@ -23,6 +24,24 @@ class Point(msgspec.Struct, frozen=True, gc=False):
     """Of the payload, as it was stored."""
     seq: int
     """Its place in the topic: of equal ats the lower came first."""
+
+
+class RefusedPoint(NamedTuple):
+    """A point that a series does not take."""
+
+    place: int
+    """In the batch, from 0."""
+    at: int
+    reason: str
+    """``floor``: it is before the floor. ``future``: it is too far in the future."""
+
+
+class AppendedPoints(Appended, frozen=True, gc=False):
+    """Where a batch of points landed. Of one whose points were all dropped, ``last_seq`` is before
+    ``first_seq``."""
+
+    refused: tuple[RefusedPoint, ...] = ()
+    """Points that were dropped, in the order of the batch."""
 
 
 class Available(NamedTuple):
@@ -63,7 +82,8 @@ class SeriesStatistics(msgspec.Struct, frozen=True, kw_only=True):
     below_floor: int
     """Plain records that came before the floor: they are never seen."""
     refused: int
-    """Points that were refused for being before the floor, since the store was opened."""
+    """Points that were refused or dropped for being before the floor or too far in the future,
+    since the store was opened."""
     level: int
     """How coarse the index is, from 0 to 8."""
     spacing: int

@@ -289,3 +289,23 @@ def test_a_floor_that_rises_while_an_fsync_append_is_under_way_refuses_what_come
     before = host.digest()
     rebuild(world.store)
     assert host.digest() == before
+
+
+def test_a_floor_that_rises_while_a_batch_is_under_way_drops_what_is_below_it():
+    world = World()
+    gps = open_series(world.store, durability="fsync")
+    host = host_of(world.store)
+    append = host.append
+
+    def meanwhile(draft):
+        gps.run_retention(50)
+        return append(draft)
+
+    host.append = meanwhile
+    gps.append("bus", 100, b"")
+    gps._host.append = meanwhile
+    done = gps.append_many([("bus", 40, b""), ("bus", 60, b"")], drop_refused=True)
+
+    assert [point.place for point in done.refused] == [0]
+    assert gps.statistics().refused == 1
+    assert ats(gps.range("bus")) == [60, 100]

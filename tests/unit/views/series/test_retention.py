@@ -3,9 +3,12 @@ what is not below it stays, whatever happens in between."""
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from strandline.errors import Invalid
+from strandline.view_config import SeriesConfig
+from strandline.views.kinds import SERIES
 from strandline.views.series import meta, retention, sweep
 from tests.unit.store.world import World
 from tests.unit.views.series.series_world import ats, host_of, open_series, rebuild
@@ -340,3 +343,64 @@ def test_a_floor_that_is_no_time_is_refused():
 
     with pytest.raises(Invalid, match="floor"):
         gps.run_retention(1.5)
+
+
+DAY = 86_400 * 1_000_000
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_retention_by_the_clock_keeps_60_days_unless_told_otherwise(unit):
+    world = World()
+    gps = open_series(world.store, unit=unit, retention_by="clock")
+    now = SeriesConfig(unit=unit).time_of(world.clock.now_us())
+    day = now // (world.clock.now_us() // DAY)
+    gps.append_many([("bus", now - days * day, b"") for days in (100, 59, 1)])
+
+    gps.run_retention()
+
+    assert len(gps.range("bus")) == 2
+    assert gps.statistics().floor == now - 60 * SeriesConfig(unit=unit).time_of(DAY)
+
+
+def test_a_point_of_the_far_future_ends_no_other_with_retention_by_the_clock():
+    world = World()
+    gps = open_series(world.store, retention_by="clock", retention=DAY)
+    now = world.clock.now_us()
+    gps.append_many([("bus", now, b""), ("broken", 2**62, b"")])
+
+    gps.run_retention()
+
+    assert ats(gps.range("bus")) == [now]
+    assert ats(gps.range("broken")) == [2**62]
+
+
+def test_a_point_that_came_by_a_way_without_a_check_ends_no_other_where_the_future_has_a_limit():
+    world = World()
+    gps = open_series(world.store, retention=DAY, future_max=1000)
+    now = world.clock.now_us()
+    gps.append("bus", now, b"")
+    mark = meta.encode(meta.NORMAL, 0, 2**62)
+    world.store.topic("gps").append(b"", key="broken", meta=mark)
+
+    gps.run_retention()
+
+    assert ats(gps.range("bus")) == [now]
+
+
+def test_a_series_that_only_the_clock_ends_is_looked_after_by_itself():
+    world = World()
+    gps = open_series(world.store, retention_by="clock")
+    gps.append("bus", world.clock.now_us(), b"")
+
+    world.clock.advance(61 * 86_400)
+    world.store.checkpoint()
+
+    assert gps.range_all() == {}
+
+
+def test_options_about_what_is_appended_do_not_fold_a_series_again():
+    """What is saved of a series that has none of them is compared byte by byte."""
+    old = {"unit": "ms", "jitter": 5, "retention": 7, "inline_bytes": 256}
+    config = SeriesConfig(unit="ms", jitter=5, retention=7, retention_by="clock", future_max=9)
+
+    assert msgspec.msgpack.encode(SERIES.essence(config)) == msgspec.msgpack.encode(old)
