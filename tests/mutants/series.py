@@ -31,6 +31,13 @@ SERIES = {
         "unit/views/series/test_retention",
         "test_a_point_that_came_by_a_way_without_a_check_ends_no_other_where_the_future_has_a_limit",
     ),
+    "series: sources leave memory though the share has room": Mutant(
+        "views.series.sources:Sources._is_too_large",
+        "self.size - self.size_charged > self._share.room",
+        "True",
+        "unit/views/series/test_series_memory",
+        "test_no_source_leaves_memory_while_the_share_has_room",
+    ),
     "series: let the floor fall": Mutant(
         "views.series.fold:SeriesFold._raise_floor",
         "if record.at > self.floor:",

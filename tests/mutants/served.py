@@ -23,6 +23,13 @@ SLOW = "server/live/test_slow"
 STREAMS = "server/test_streams_of_tokens"
 
 SERVED = {
+    "served: reads of the lake take threads of local work": Mutant(
+        "server.reading:_pool",
+        "else bridge.lake",
+        "else bridge.slow",
+        "server/test_pools",
+        "test_what_is_known_to_be_cold_is_read_by_threads_of_the_lake[diff]",
+    ),
     "served: acknowledge what a failed sync has lost": Mutant(
         "server.durable:_Line._tell",
         "None if lsn <= upto else error",

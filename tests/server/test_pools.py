@@ -241,7 +241,7 @@ COLD_READS: dict[str, dict[str, object]] = {
 }
 
 
-@pytest.mark.parametrize("request_line", COLD_READS)
+@pytest.mark.parametrize("request_line", COLD_READS, ids=["diff", "pick", "delete", "sql"])
 def test_what_is_known_to_be_cold_is_read_by_threads_of_the_lake(
     server, lake, clients, request_line
 ):

@@ -301,9 +301,8 @@ def test_a_floor_that_rises_while_a_batch_is_under_way_drops_what_is_below_it():
         gps.run_retention(50)
         return append(draft)
 
-    host.append = meanwhile
     gps.append("bus", 100, b"")
-    gps._host.append = meanwhile
+    host.append = meanwhile
     done = gps.append_many([("bus", 40, b""), ("bus", 60, b"")], drop_refused=True)
 
     assert [point.place for point in done.refused] == [0]
