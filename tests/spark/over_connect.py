@@ -6,7 +6,7 @@ import pytest
 
 import strandline
 from strandline.errors import Invalid, UnknownTopic
-from strandline.spark import SparkEngine, frame, plain_errors, run, table
+from strandline.spark import SparkEngine, frame, mount, plain_errors, run, table
 from strandline.spark.sessions import is_connect
 from tests.spark.stores import cold_store, records
 
@@ -64,3 +64,18 @@ def test_errors_of_ours_come_back_as_they_were(spark, data_dir):
 def test_pipelines_say_that_they_need_another_session(spark):
     with pytest.raises(Invalid, match="classic Spark session"):
         list(SparkEngine(spark).run(str, [1]))
+
+
+def test_a_store_is_mounted_and_a_table_of_the_catalog_refused(spark, data_dir):
+    with strandline.open(data_dir) as store:
+        store.topic("t").append_many([b"a", b"b"])
+    rows = spark.createDataFrame([("new",)], "data string")
+
+    mount(spark, data_dir)
+
+    assert spark.sql("select count(*) as c from t").first().c == 2
+    writer = rows.write.option("store", data_dir).option("topic", "t").mode("append")
+    with pytest.raises(Invalid, match=r"strandline\.spark\.mount"):
+        writer.format("strandline").saveAsTable("made")
+    with pytest.raises(Invalid, match=r"strandline\.spark\.mount"):
+        rows.writeTo("made").using("strandline")
