@@ -10,7 +10,7 @@ import pytest
 
 import strandline
 from strandline.cli.failures import WRONG_USE
-from tests.cli.conftest import Command, Program
+from tests.cli.conftest import SECONDS_MAX, Command, Program
 
 
 @pytest.fixture
@@ -145,3 +145,43 @@ def test_a_question_makes_no_store(program: Program, data_dir: str, tmp_path):
 
     assert answer.code == WRONG_USE
     assert not missing.exists()
+
+
+NULLS = "select 1 as n, null as nothing, cast(null as varchar) as text"
+
+
+@pytest.mark.parametrize("shape", ["table", "json", "jsonl", "csv", "arrow"])
+def test_a_column_of_nulls_is_printed_in_every_shape(program: Program, data_dir: str, shape: str):
+    with strandline.open(data_dir):
+        pass
+
+    answer = program.start("sql", NULLS, "--output", shape)
+    out, err = answer.communicate(timeout=SECONDS_MAX)
+
+    assert answer.returncode == 0, err
+    if shape == "arrow":
+        assert pa.ipc.open_stream(out).read_all().column_names == ["n", "nothing", "text"]
+    else:
+        head = out.decode().lower()
+        assert all(name in head for name in ("nothing", "text"))
+
+
+def test_a_column_of_nulls_of_a_query_is_printed(command: Command):
+    command("run", 'DEFINE pay FIELDS {a: i64, b: "i64 | null"}')
+    command("run", 'STORE pay FOR x PAYLOAD {"a": 1}')
+
+    lines = command("run", "QUERY pay RETURN [a, b]").lines
+
+    assert [line.split() for line in lines] == [["A", "B"], ["1", "-"]]
+
+
+def test_values_that_do_not_fit_are_told_on_stderr(command: Command, data_dir: str):
+    with strandline.open(data_dir) as store:
+        sales = store.topic("sales", schema={"price": "f64"})
+        sales.append_many([b'{"price": "2,50"}', b'{"price": "free"}'])
+
+    answer = command("sql", "select sum(price) as s from sales")
+
+    assert [line.split() for line in answer.lines] == [["S"], ["-"]]
+    told = '2 values of sales.price are not f64 and are null here, the first is "2,50" of seq 1'
+    assert answer.err == f"note: {told}\n"

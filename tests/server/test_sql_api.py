@@ -51,6 +51,24 @@ def test_topics_and_views_are_asked_at_one_moment(http: Asking) -> None:
     assert _sql(http, "select count(*) from kv.profiles") == [[1]]
 
 
+def test_values_that_do_not_fit_are_told_in_every_format(server: Running, http: Asking) -> None:
+    topic = server.store.topic("sales", schema={"price": "f64"})
+    topic.append_many([b'{"price": "free"}', b'{"price": 2}'])
+    ask = "select sum(price) s from sales"
+    told = ['1 value of sales.price is not f64 and is null here: "free" of seq 1']
+
+    found = http.post("/v0/sql", {"sql": ask})
+    end = msgspec.json.decode(_as(http, ask, NDJSON).content.splitlines()[-1])
+    reader = pa.ipc.open_stream(_as(http, ask, ARROW).content)
+    batches = list(reader.iter_batches_with_custom_metadata())
+
+    assert (found["rows"], found["notes"]) == ([[2.0]], told)
+    assert (end["row_count"], end["notes"]) == (1, told)
+    assert [len(batch) for batch, _ in batches] == [1, 0]
+    assert msgspec.json.decode(batches[-1][1][b"strandline.notes"]) == told
+    assert "notes" not in http.post("/v0/sql", {"sql": "select count(*) from sales"})
+
+
 def test_plain_text_is_sql_too(http: Asking) -> None:
     answer = http.raw("POST", "/v0/sql", b"select 1 + 1", {"content-type": "application/sql"})
 

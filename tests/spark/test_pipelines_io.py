@@ -58,7 +58,7 @@ def make_files(folder: Path) -> list[bytes]:
         for row in table.to_pylist()
     ]
     expected += [b'{"n": %d}' % number for number in range(300)]
-    return expected + [b'{"n":"%d","m":"x\\n"}' % number for number in range(100)]
+    return expected + [b'{"n":%d,"m":"x\\n"}' % number for number in range(100)]
 
 
 def test_an_import_is_the_source_row_by_row(engine: Engine, data_dir: str, tmp_path: Path):

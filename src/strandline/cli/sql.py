@@ -150,7 +150,10 @@ def _told(error: Invalid) -> Invalid:
 
 
 def print_answer(answer: Result, shape: Shape) -> None:
-    """Print rows; CSV and Arrow have the columns of the answer, also when it has no row."""
+    """Print rows; CSV and Arrow have the columns of the answer, also when it has no row. Notes go
+    to stderr."""
+    for note in answer.notes:
+        print(f"note: {cells.plain(note)}", file=sys.stderr)
     if shape == "arrow":
         ArrowOutput().table(answer.arrow())
     elif shape == "csv":

@@ -10,16 +10,20 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
+
 from strandline.client.exchange import Reply
-from strandline.client.pages import table_of
-from strandline.client.result_codec import result_from
-from strandline.errors import Invalid
+from strandline.client.result_codec import read_result
+from strandline.errors import Invalid, Unreachable
 from strandline.query.result import Result
 
 
 def result_of(reply: Reply) -> Result:
     """The answer to a command or to SQL."""
-    return result_from(table_of(reply))
+    try:
+        return read_result(reply.content)
+    except pa.ArrowInvalid as error:
+        raise Unreachable(f"this is not the answer of a Strandline server: {error}") from error
 
 
 def params_told(params: Mapping[str, Any] | list[Any] | None) -> list[Any] | dict[str, Any] | None:

@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from strandline.query.result import Result
-from strandline.wire.results import CHART, MESSAGE, RESULT_COLUMN, RESULTS
+from strandline.wire.results import CHART, MESSAGE, NOTES, RESULT_COLUMN, RESULTS
 
 _OURS = (MESSAGE, CHART, RESULTS)
 
@@ -34,6 +34,19 @@ class RemoteResult(Result):
     @property
     def message(self) -> str:
         return self._message
+
+
+def read_result(stream: bytes) -> Result:
+    """The result that an IPC stream holds, with its notes."""
+    batches, notes = [], b"[]"
+    with pa.ipc.open_stream(stream) as reader:
+        for batch, metadata in reader.iter_batches_with_custom_metadata():
+            batches.append(batch)
+            notes = (metadata or {}).get(NOTES, notes)
+        table = pa.Table.from_batches(batches, reader.schema)
+    result = result_from(table)
+    result.notes = tuple(msgspec.json.decode(notes))
+    return result
 
 
 def results_of(detail: Mapping[str, Any]) -> tuple[Result, ...]:

@@ -104,6 +104,7 @@ class Shape:
         except Invalid as error:
             raise NewerFormat(f"{error}; or upgrade, if a newer version wrote it") from error
         self.version = schema.version
+        self._fields = tuple(kinds)
         self.kinds = {column_of(name, own.names): kind for name, kind in kinds.items()}
         """By column: a field with the name of a system column has another one."""
         fields = [pa.field(name, ARROW[kind.name]) for name, kind in self.kinds.items()]
@@ -139,21 +140,20 @@ class Shape:
         """Values that are there and do not fit their type; ``columns`` are what they became."""
         suspects = [
             (place, name, kind, column, encoded_name(name))
-            for place, ((name, kind), column) in enumerate(
-                zip(self.kinds.items(), columns, strict=True)
+            for place, (name, kind, column) in enumerate(
+                zip(self._fields, self.kinds.values(), columns, strict=True)
             )
             if column.null_count
         ]
         found = []
         for place, name, kind, column, key in suspects:
             count, first, example = 0, 0, b""
-            for at in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)):
-                text = data[int(at)].as_py()
-                if key in text or b"\\" in text:
-                    part = self._part(text, place)
-                    if part not in (b"", b"null"):
-                        first, example = (first, example) if count else (int(at), part)
-                        count += 1
+            empty = pa.chunked_array([column]).is_null().to_numpy()
+            for at in np.flatnonzero(empty & _mentions(data, key)):
+                part = self._part(data[int(at)].as_py(), place)
+                if part not in (b"", b"null"):
+                    first, example = (first, example) if count else (int(at), part)
+                    count += 1
             if count:
                 found.append(Misfit(name, str(kind), count, first, _shown(example)))
         return found
@@ -242,6 +242,12 @@ def reader_of(kind: Kind) -> Callable[[msgspec.Raw], Any]:
 def encoded_name(name: str) -> bytes:
     """A field's name as JSON has it, if nothing in it is escaped."""
     return msgspec.json.encode(name)
+
+
+def _mentions(data: pa.ChunkedArray, key: bytes) -> Any:
+    """In which texts a name is, as it stands or maybe with escapes."""
+    named = pc.match_substring(data, key.decode()).to_numpy()
+    return named | pc.match_substring(data, "\\").to_numpy()
 
 
 def _shown(part: bytes) -> str:

@@ -165,8 +165,10 @@ class Questions:
         as_of: object = None,
         params: Mapping[str, Any] | list[Any] | None = None,
         store: relation.Store | None = None,
+        notes: relation.Notes | None = None,
     ) -> AbstractContextManager[pa.RecordBatchReader]:
-        """The same for long answers: batches, calculated as they are read."""
+        """The same for long answers: batches, calculated as they are read. ``notes`` are complete
+        when all of them are."""
         return stream(
             self._store if store is None else store,
             text,
@@ -174,6 +176,7 @@ class Questions:
             params=params,
             timezone=self._calendar.timezone,
             extra=self._remembered_relation,
+            notes=notes,
         )
 
     def relations(

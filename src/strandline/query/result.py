@@ -6,6 +6,7 @@
     batches()            the same, bit by bit
     df(), pl()           a DataFrame of pandas or polars, if they are installed
     results              of a BATCH: the result of each command
+    notes                what is to be known about the rows
 
 Plain values are str, int, float, bool, None, ``datetime.date``, and ``datetime.datetime`` in UTC.
 A total of whole numbers is an int of any size; in Arrow it is decimal128(38, 0).
@@ -37,8 +38,14 @@ class Result:
     results: tuple[Result, ...] = ()
     """Of a BATCH: the result of each command, in the order of the commands."""
 
-    def __init__(self, table: pa.Table, *, profile: Profile | None = None) -> None:
+    notes: tuple[str, ...] = ()
+    """What is to be known about the rows, such as values of a topic that do not fit its schema."""
+
+    def __init__(
+        self, table: pa.Table, *, profile: Profile | None = None, notes: tuple[str, ...] = ()
+    ) -> None:
         self._table = table
+        self.notes = notes
         self.profile = profile
         """What it has cost, for EXPLAIN."""
 

@@ -47,14 +47,22 @@ def ipc_of(table: pa.Table) -> bytes:
     return found
 
 
-def ipc_chunks(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Generator[bytes]:
-    """The same, piece by piece."""
+def ipc_chunks(
+    schema: pa.Schema,
+    batches: Iterator[pa.RecordBatch],
+    trailer: Callable[[], dict[bytes, bytes]] = dict,
+) -> Generator[bytes]:
+    """The same, piece by piece. What ``trailer`` has at the end goes with an empty batch."""
     sink = _Sink()
     with pa.ipc.new_stream(pa.PythonFile(sink, "w"), schema) as writer:
         yield sink.taken()
         for batch in batches:
             writer.write_batch(batch)
             yield sink.taken()
+        last = trailer()
+        if last:
+            nothing = pa.record_batch([pa.nulls(0, kind) for kind in schema.types], schema=schema)
+            writer.write_batch(nothing, custom_metadata=last)
     yield sink.taken()
 
 

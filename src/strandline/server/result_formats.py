@@ -50,6 +50,8 @@ def json_chunks(result: Result) -> Generator[bytes]:
     if result.results:
         yield b',"results":'
         yield from json_list(result.results)
+    if result.notes:
+        yield b',"notes":%b' % _encode(result.notes)
     yield b"}"
 
 
@@ -68,6 +70,7 @@ def ndjson_chunks(
     batches: Iterator[pa.RecordBatch],
     message: str | None = None,
     results: Sequence[Result] = (),
+    notes: Callable[[], Sequence[str]] = tuple,
 ) -> Generator[bytes]:
     """Lines: the schema, rows, the results of the commands of a BATCH, the end."""
     count = 0
@@ -79,7 +82,8 @@ def ndjson_chunks(
             yield _encode(wire.RowsLine(rows=rows)) + b"\n"
     for index, result in enumerate(results):
         yield from _result_lines(index, result)
-    end = wire.EndLine(row_count=count, message=f"{count} rows" if message is None else message)
+    message = f"{count} rows" if message is None else message
+    end = wire.EndLine(row_count=count, message=message, notes=list(notes()) or UNSET)
     yield _encode(end) + b"\n"
 
 

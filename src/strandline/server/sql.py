@@ -22,6 +22,7 @@ from strandline.query.problems import Mistake
 from strandline.query.remember.changes import Change
 from strandline.query.remember.description import Description
 from strandline.query.result import Result
+from strandline.query.sql.relation import Notes
 from strandline.query.told import Told
 from strandline.server import auditing, naming
 from strandline.server import result_formats as formats
@@ -86,10 +87,13 @@ async def sql(call: Call) -> Response:
     check(call.parts.auth, call.who, await _listed(call, sight.needs_of_sql(statement)))
     text, as_of, params = asked.sql, asked.as_of, formats.params_of(asked.params)
     if wants(call, ARROW) or wants(call, NDJSON):
-        stream = partial(questions.stream, text, as_of=as_of, params=params, store=sight)
+        notes = Notes()
+        stream = partial(
+            questions.stream, text, as_of=as_of, params=params, store=sight, notes=notes
+        )
         if wants(call, ARROW):
-            return await streamed(call, _arrow(stream), ARROW)
-        return await streamed(call, formats.error_told(_lines(stream)), NDJSON)
+            return await streamed(call, _arrow(stream, notes), ARROW)
+        return await streamed(call, formats.error_told(_lines(stream, notes)), NDJSON)
     ask = partial(questions.sql, text, as_of=as_of, params=params, store=sight)
     return await _answer(call, await call.parts.bridge.query(ask))
 
@@ -156,14 +160,18 @@ def wants_chart(call: Call) -> bool:
     return wants(call, wire.PNG) or wants(call, wire.VEGA)
 
 
-def _arrow(stream: Stream) -> Generator[bytes]:
+def _arrow(stream: Stream, notes: Notes) -> Generator[bytes]:
+    def trailer() -> dict[bytes, bytes]:
+        found = notes.texts()
+        return {wire.NOTES: msgspec.json.encode(found)} if found else {}
+
     with stream() as reader:
-        yield from ipc_chunks(reader.schema, reader)
+        yield from ipc_chunks(reader.schema, reader, trailer)
 
 
-def _lines(stream: Stream) -> Generator[bytes]:
+def _lines(stream: Stream, notes: Notes) -> Generator[bytes]:
     with stream() as reader:
-        yield from formats.ndjson_chunks(reader.schema, reader)
+        yield from formats.ndjson_chunks(reader.schema, reader, notes=notes.texts)
 
 
 async def _allow_alias(call: Call, alias: str) -> None:

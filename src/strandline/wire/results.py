@@ -1,9 +1,11 @@
 """Answers of questions on the wire, and what is asked: commands, SQL, remembered queries.
 
-JSON    ``{"columns": [{"name", "type"}], "rows": [[...], ...], "message", "chart"?, "results"?}``
+JSON    ``{"columns": [{"name", "type"}], "rows": [[...], ...], "message", "chart"?, "results"?,
+        "notes"?}``
 NDJSON  a line for the schema, lines of rows, a line for the end; instead of that one an error
 Arrow   an IPC stream; the schema's metadata has ``strandline.message``, and ``strandline.chart``
-        with the Vega-Lite specification of a PLOT
+        with the Vega-Lite specification of a PLOT; after SQL the metadata of the last batch, an
+        empty one, may have ``strandline.notes``, a JSON array
 
 The rows of a BATCH are its commands and their messages. The result of each command is in
 ``results``; in NDJSON in lines ``result`` and ``result_batch`` before the end; in Arrow in the
@@ -33,6 +35,7 @@ MESSAGE = b"strandline.message"
 CHART = b"strandline.chart"
 RESULTS = b"strandline.results"
 RESULT_COLUMN = "result_arrow"
+NOTES = b"strandline.notes"
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -60,6 +63,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """A Vega-Lite specification, of a PLOT."""
     results: list[Result] | UnsetType = UNSET
     """The result of each command of a BATCH."""
+    notes: list[str] | UnsetType = UNSET
+    """What is to be known about the rows."""
 
 
 class SchemaLine(msgspec.Struct, frozen=True, kw_only=True, tag="schema"):
@@ -90,6 +95,7 @@ class ResultRowsLine(msgspec.Struct, frozen=True, kw_only=True, tag="result_batc
 class EndLine(msgspec.Struct, frozen=True, kw_only=True, tag="end"):
     row_count: int
     message: str
+    notes: list[str] | UnsetType = UNSET
 
 
 class ErrorLine(msgspec.Struct, frozen=True, kw_only=True, tag="error"):

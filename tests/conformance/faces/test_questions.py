@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime
 
+import msgspec
 import pyarrow as pa
 import pytest
 
@@ -215,3 +216,26 @@ def test_an_error_outside_of_a_batch_has_no_results(store):
         store.run("QUERY nothing_here")
 
     assert refused.value.results == ()
+
+
+def test_values_that_do_not_fit_their_column_are_told_with_the_answer(store, name):
+    topic = store.topic(name, schema={"price": "f64", "n": "u64", "at": "datetime"})
+    values = [1.5, "2,50", None, True, [1], 2, "x" * 100]
+    for place, price in enumerate(values):
+        at = "never" if place > 4 else place
+        topic.append(msgspec.json.encode({"price": price, "n": place - 1, "at": at}))
+    topic.append(b"no json")
+
+    found = store.sql(f"select sum(price) s, count(n) c from {name}")
+    fits = store.sql(f"select count(*) c from {name} where seq < 2")
+    other = store.sql(f"select count(n) from {name} where seq > 2")
+
+    assert found.rows() == [{"s": 3.5, "c": 6}]
+    assert found.notes == (
+        f'4 values of {name}.price are not f64 and are null here, the first is "2,50" of seq 2',
+        f"1 value of {name}.n is not u64 and is null here: -1 of seq 1",
+    )
+    assert (fits.notes, other.notes) == ((), ())
+    long = store.sql(f"select price from {name} where seq = 7").notes[0]
+    assert long.endswith("x… of seq 7")
+    assert store.run("PING").notes == ()

@@ -10,8 +10,8 @@ it gives (``dataset.py``). It may be asked by threads of DuckDB, several at once
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 import pyarrow as pa
@@ -61,6 +61,27 @@ class Relation(Protocol):
     def batches(self, columns: Sequence[str], where: Where | None) -> Iterator[pa.RecordBatch]:
         """Rows with these columns, maybe more: all rows that fulfil the condition, at least."""
         ...
+
+
+class Notes:
+    """What is to be known about an answer, complete when its rows are read. Owned by one query."""
+
+    def __init__(self) -> None:
+        self._relations: tuple[Relation, ...] = ()
+
+    def watch(self, relations: Iterable[Relation]) -> None:
+        self._relations = tuple(relations)
+
+    def texts(self) -> tuple[str, ...]:
+        told = (relation.notes() for relation in self._relations if isinstance(relation, Noting))
+        return tuple(note for notes in told for note in notes)
+
+
+@runtime_checkable
+class Noting(Protocol):
+    """A relation that has something to tell about the rows that were read."""
+
+    def notes(self) -> Sequence[str]: ...
 
 
 class Source(Protocol):

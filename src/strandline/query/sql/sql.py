@@ -28,7 +28,7 @@ from strandline.query.sql.complaints import translated
 from strandline.query.sql.dataset import RelationDataset
 from strandline.query.sql.measurements import Moved
 from strandline.query.sql.names import Extra, Names
-from strandline.query.sql.relation import Relation, Source, Store
+from strandline.query.sql.relation import Notes, Relation, Source, Store
 from strandline.query.sql.sandbox import SHARED, Params, Room, Sandbox
 from strandline.query.sql.statement import Named, Statement
 
@@ -49,9 +49,11 @@ def sql(
     asked = read(text, sandbox)
     _check_params(params)
     for copied in (False, True):
+        notes = Notes()
         try:
-            with _room(store, asked, as_of, timezone, extra, sandbox, copied=copied) as room:
-                return Result(room.ask(text, params))
+            with _room(store, asked, as_of, timezone, extra, sandbox, notes, copied=copied) as room:
+                table = room.ask(text, params)
+            return Result(table, notes=notes.texts())
         except Moved:
             continue
     raise AssertionError("what was copied stands still")
@@ -67,11 +69,14 @@ def stream(
     timezone: str = "UTC",
     extra: Extra | None = None,
     sandbox: Sandbox = SHARED,
+    notes: Notes | None = None,
 ) -> Iterator[pa.RecordBatchReader]:
-    """The same, for answers that do not fit in memory: batches, calculated as they are read."""
+    """The same, for answers that do not fit in memory: batches, calculated as they are read.
+    ``notes`` are complete when all of them are."""
+    notes = notes or Notes()
     asked = read(text, sandbox)
     _check_params(params)
-    with _room(store, asked, as_of, timezone, extra, sandbox, copied=True) as room:
+    with _room(store, asked, as_of, timezone, extra, sandbox, notes, copied=True) as room:
         yield room.stream(text, params, BATCH_ROWS)
 
 
@@ -102,11 +107,13 @@ def _room(
     timezone: str,
     extra: Extra | None,
     sandbox: Sandbox,
+    notes: Notes,
     *,
     copied: bool,
 ) -> Iterator[Room]:
     """A room with all relations of a question at one position; errors are told in our words."""
     found = _pinned(store, asked, as_of, extra, copied=copied)
+    notes.watch(found.values())
     failures: list[Exception] = []
     with sandbox.room(timezone) as room:
         for named, relation in found.items():

@@ -2,7 +2,9 @@
 
 ``text`` is ``data`` where that is UTF-8. A topic with a schema has its fields as columns, read from
 ``data`` as the lake does it (``lake/typed.py``), by the schema of now; the field ``key`` is the
-column ``__data_key``, and a field that is called ``text`` takes the place of our column.
+column ``__data_key``, and a field that is called ``text`` takes the place of our column. Values
+that do not fit their type are null, and counted: the result has a note about them. A plan that
+reads a topic several times counts them once.
 
 Records are read in order of seq, block by block, from the first to the last that a condition on seq
 or ts allows. They are those that the topic has up to the position: records that are deleted or
@@ -11,6 +13,7 @@ evicted while a question runs are not shown any more.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -18,7 +21,7 @@ import msgspec
 import pyarrow as pa
 
 from strandline.lake.columns import SCHEMA
-from strandline.lake.typed import shape_of
+from strandline.lake.typed import Shape, shape_of
 from strandline.query.sql.filters import Where, bounds
 from strandline.query.sql.relation import Position, Relation, texts
 from strandline.schema import Schema, column_of
@@ -53,6 +56,13 @@ class TopicRows:
         has_text = "text" in map(str.lower, self._fields)
         own = list(SCHEMA) if has_text else [*SCHEMA, _TEXT]
         self.schema = pa.schema([*own, *list(typed)[len(SCHEMA) :]])
+        self._counting = threading.Lock()
+        self._misfits: dict[str, _Misfits] = {}
+
+    def notes(self) -> list[str]:
+        """Values that did not fit their column in the rows that were read."""
+        with self._counting:
+            return [found.told(self._topic.name) for found in self._misfits.values()]
 
     def batches(self, columns: Sequence[str], where: Where | None) -> Iterator[pa.RecordBatch]:
         chosen = {
@@ -62,11 +72,55 @@ class TopicRows:
         }
         shape = shape_of(Schema(1, chosen))
         with_text = "text" in columns and "text" not in chosen
-        for table in scan(self._topic, self._snapshot, where):
-            wide = shape.widened(table)
-            if with_text:
-                wide = wide.append_column(_TEXT, texts(table["data"]))
-            yield from wide.select(columns).to_batches()
+        found: dict[str, _Misfits] = {}
+        try:
+            for table in scan(self._topic, self._snapshot, where):
+                wide = shape.widened(table)
+                _count(found, shape, wide)
+                if with_text:
+                    wide = wide.append_column(_TEXT, texts(table["data"]))
+                yield from wide.select(columns).to_batches()
+        finally:
+            self._keep(found)
+
+    def _keep(self, found: dict[str, _Misfits]) -> None:
+        """What one scan has found; the one that found most counts."""
+        with self._counting:
+            for name, more in found.items():
+                known = self._misfits.get(name)
+                if known is None or known.count < more.count:
+                    self._misfits[name] = more
+
+
+class _Misfits(msgspec.Struct):
+    """Values of one field that did not fit, in one scan."""
+
+    field: str
+    type: str
+    count: int
+    seq: int
+    example: str
+
+    def told(self, topic: str) -> str:
+        place = f"{self.example} of seq {self.seq}"
+        if self.count == 1:
+            return f"1 value of {topic}.{self.field} is not {self.type} and is null here: {place}"
+        values = f"{self.count} values of {topic}.{self.field}"
+        return f"{values} are not {self.type} and are null here, the first is {place}"
+
+
+def _count(found: dict[str, _Misfits], shape: Shape, wide: pa.Table) -> None:
+    """Add what of some rows did not fit."""
+    columns = [wide[name].combine_chunks() for name in shape.kinds]
+    if not any(column.null_count for column in columns):
+        return
+    for each in shape.misfits(wide["data"], columns):
+        known = found.get(each.field)
+        if known is None:
+            seq = wide["seq"][each.first].as_py()
+            found[each.field] = _Misfits(each.field, each.type, each.count, seq, each.example)
+        else:
+            known.count += each.count
 
 
 def snapshot_at(topic: Topic, position: Position) -> Snapshot:
