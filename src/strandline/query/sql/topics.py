@@ -62,7 +62,7 @@ class TopicRows:
     def notes(self) -> list[str]:
         """Values that did not fit their column in the rows that were read."""
         with self._counting:
-            return [found.told(self._topic.name) for found in self._misfits.values()]
+            return [found.note(self._topic.name) for found in self._misfits.values()]
 
     def batches(self, columns: Sequence[str], where: Where | None) -> Iterator[pa.RecordBatch]:
         chosen = {
@@ -101,7 +101,7 @@ class _Misfits(msgspec.Struct):
     seq: int
     example: str
 
-    def told(self, topic: str) -> str:
+    def note(self, topic: str) -> str:
         place = f"{self.example} of seq {self.seq}"
         if self.count == 1:
             return f"1 value of {topic}.{self.field} is not {self.type} and is null here: {place}"
