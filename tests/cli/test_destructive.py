@@ -23,6 +23,7 @@ DESTRUCTIVE = {
     "topic trim": ["topic", "trim", "orders", "--before", "2"],
     "series retain": ["series", "retain", "gps", "--floor", "5"],
     "backup prune": ["backup", "prune", "--keep", "1", "--grace", "0", "--from", "{backups}"],
+    "queue purge": ["queue", "purge", "waiting"],
     "queue dead purge": ["queue", "dead", "purge", "mails"],
     "reservoir clean": None,  # tests/cli/test_reservoir.py
 }
@@ -54,6 +55,7 @@ def filled(command: Command, data_dir: str, tmp_path) -> Command:
         (job,) = queue.claim(1)
         job.nack()
         assert queue.claim(1) == []
+        store.queue("waiting").put(b"one")
     for _ in range(2):
         command("backup", "--to", str(tmp_path / "backups"))
         command("append", "more", "x")
@@ -65,6 +67,7 @@ def _state(filled: Command, backups: str) -> dict[str, object]:
     return {
         "orders": filled("read", "orders", "--all", "--output", "jsonl").out,
         "gps": filled("series", "range", "gps", "bus", "--output", "json").out,
+        "jobs": filled("queue", "peek", "waiting", "--output", "json").out,
         "dead": filled("queue", "dead", "ls", "mails", "--output", "json").out,
         "backups": filled("backup", "ls", "--from", backups, "--output", "json").out,
     }

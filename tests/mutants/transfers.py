@@ -15,7 +15,7 @@ TRANSFERS = {
         "test_an_import_that_died_goes_on_and_repeats_nothing[3]",
     ),
     "forget what an import has delivered": Mutant(
-        "pipelines.importing:_Import.run",
+        "pipelines.importing:_Import._name",
         'f"import/{job.id}/{fingerprint}" if job.id else f"import/{fingerprint}"',
         "OsDisk().random_id().hex()",
         IMPORTS,

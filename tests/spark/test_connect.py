@@ -42,7 +42,12 @@ def test_what_holds_for_a_classic_session_holds_over_spark_connect(tmp_path):
     rules = [f"{ROOT}/{rule}" for rule in RULES]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *places, *rules],
-        env={**os.environ, "TEST_SPARK_REMOTE": "local[2]", "SPARK_LOCAL_IP": "127.0.0.1"},
+        env={
+            **os.environ,
+            "TEST_SPARK_REMOTE": "local[2]",
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_TESTING": "yes",  # a free port: spark-pipelines may have the usual one
+        },
         cwd=tmp_path,
         capture_output=True,
         text=True,

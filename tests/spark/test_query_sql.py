@@ -85,7 +85,7 @@ def _by_spark(spark: SparkSession, tables: Tables, command: str) -> Result:
                 wide = rows[field.name].cast(pa.decimal128(20, 0))
                 rows = rows.set_column(place, field.name, wide)
         spark.createDataFrame(rows).createOrReplaceTempView(scan.relation)
-    return Result(spark.sql(sql(plan, "spark")).toArrow())
+    return Result(spark.sql(sql(plan, "spark")).toDF(*plan.names).toArrow())
 
 
 def _same(found: Any, wanted: Any) -> bool:

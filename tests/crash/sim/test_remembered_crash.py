@@ -85,6 +85,7 @@ class Life:
         machine.world = World.__new__(World)
         vars(machine.world).update(vars(self.machine.world))
         machine.frame_bytes = self.machine.frame_bytes
+        machine.calendar = self.machine.calendar
         machine.world.disk = disk
         machine.world.store = machine.world.open()
         try:
