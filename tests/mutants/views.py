@@ -9,6 +9,15 @@ SHELF = "unit/views/test_shelf"
 TOGETHER = "unit/views/test_together"
 
 VIEWS = {
+    "take records as folded in that could not be read": Mutant(
+        "views.host:Host._follow",
+        "            page = topic.read(applied, _ROWS_AT_ONCE)\n",
+        "            try:\n                page = topic.read(applied, _ROWS_AT_ONCE)\n"
+        "            except Exception:\n                self.applied[source] = head\n"
+        "                continue\n",
+        "test_views_calls_fail",
+        "test_any_call_may_fail_under_a_view",
+    ),
     "save a view before its records are durable": Mutant(
         "topic.topic:Topic.secure",
         "shard.committer.sync_now()",

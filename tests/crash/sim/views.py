@@ -70,6 +70,18 @@ class Life:
         self.disk.on_call = None
         self.left.append(self.disk.kill())
 
+    def step(self, chance: random.Random) -> None:
+        """Do one thing, without an imagined crash."""
+        self._sort.step(self.view, chance, self.clock)
+
+    def digest(self) -> str:
+        """Of the view as the open store has it in memory."""
+        return self._digest(self.store)
+
+    def rebuild(self) -> None:
+        """Fold the log again."""
+        self._views(self.store).rebuild(self._sort.kind, NAME)
+
     def end(self) -> None:
         self.store.close()
 
