@@ -189,11 +189,18 @@ SECURITY = {
         "test_whoever_may_not_read_it_sees_it_in_no_way[journal of a remembered query-outsider]",
     ),
     "security: give more than one has": Mutant(
-        "server.tokens:_check_gift",
-        "if not auth.scopes(call.who).cover(scopes):",
+        "security.registry:_check_covered",
+        "if not holder.cover(scopes):",
         "if False:",
         "server/test_tokens_api",
         "test_nobody_gives_away_what_he_does_not_have[all]",
+    ),
+    "security: revoke a token of more scopes": Mutant(
+        "security.registry:Registry.revoke",
+        "_check_covered(holder, found.parsed())",
+        "pass",
+        "server/test_tokens_api",
+        "test_a_token_changes_only_tokens_that_its_own_scopes_cover[tokens-all-revoke]",
     ),
     "security: do not ask what a route needs": Mutant(
         "server.app:App._admitted",

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from strandline.security.audit import TOPIC, verify
+from strandline.security.scopes import parse
 from tests.server.running import Running, running
 
 
@@ -84,11 +85,38 @@ def test_nobody_gives_away_what_he_does_not_have(server: Running, scopes: str):
     made(server, "clerk", scopes="read:orders.eu")
 
 
-def test_nobody_gets_more_by_rotating_a_stronger_token(server: Running):
-    strong = made(server, scopes="all")
-    path = f"/v0/tokens/{strong['info']['id']}/rotate"
+HELD = ["tokens", "tokens;read:orders.*", "tokens;all:orders.*", "all;deny write:orders.eu", "all"]
 
-    assert ask(server, "POST", path, server.tokens["clerk"], json={}).status_code == 403
+
+@pytest.mark.parametrize("action", ["create", "rotate", "revoke"])
+@pytest.mark.parametrize("other", ["tokens", "read:orders.eu", "all:orders.*", "admin", "all"])
+@pytest.mark.parametrize("held", HELD)
+def test_a_token_changes_only_tokens_that_its_own_scopes_cover(
+    server: Running, held: str, other: str, action: str
+):
+    holder = made(server, scopes=held)["token"]
+    target = made(server, scopes=other)
+    path = f"/v0/tokens/{target['info']['id']}"
+
+    if action == "create":
+        answer = ask(server, "POST", "/v0/tokens", holder, json={"scopes": other})
+    elif action == "rotate":
+        answer = ask(server, "POST", f"{path}/rotate", holder, json={})
+    else:
+        answer = ask(server, "DELETE", path, holder)
+
+    covered = parse(held).cover(parse(other))
+    assert answer.status_code == (403 if not covered else 200 if action == "revoke" else 201)
+    still_valid = ask(server, "GET", "/v0/whoami", target["token"]).status_code == 200
+    assert still_valid == (not covered or action != "revoke")
+
+
+def test_a_token_revokes_itself(server: Running):
+    own = made(server, scopes="tokens")
+
+    answer = ask(server, "DELETE", f"/v0/tokens/{own['info']['id']}", own["token"])
+
+    assert answer.status_code == 200
 
 
 @pytest.mark.parametrize(

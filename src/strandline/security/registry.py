@@ -13,6 +13,10 @@ a record is damaged, or records of the topic were lost, then a revocation may be
 nobody is let in until somebody who has the store's files has revoked all tokens
 (``strandline token revoke --all``). All tokens are in memory; a change by anybody is noticed by the
 head of the topic, which is looked at for every request.
+
+One rule for every change, checked here under the lock: a token is created, rotated or revoked only by
+a holder whose own scopes cover the scopes of that token (``holder``). A process that has the store's
+files may change every token: ``EVERYTHING``, the default.
 """
 
 from __future__ import annotations
@@ -25,9 +29,9 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from strandline.env.clock import Clock
-from strandline.errors import Conflict, Corrupt, Invalid, NotFound, StrandlineError
+from strandline.errors import Conflict, Corrupt, Forbidden, Invalid, NotFound, StrandlineError
 from strandline.security import tokens
-from strandline.security.scopes import Scopes
+from strandline.security.scopes import EVERYTHING, Scopes
 from strandline.security.tokens import Token
 from strandline.topic.topic import Topic
 from strandline.views.kv.kv import Kv
@@ -135,27 +139,39 @@ class Registry:
         creator: str,
         valid_us: int = tokens.VALID_US,
         not_before_us: int = 0,
+        holder: Scopes = EVERYTHING,
     ) -> NewToken:
         """A new token; Conflict when its principal has two that are valid."""
         with self._changing:
+            _check_covered(holder, scopes)
             made = self._made(scopes, principal, label, creator, valid_us, not_before_us)
             self._check_room(made.token)
             self._write([made.token])
         return made
 
-    def revoke(self, id: str) -> Token:
+    def revoke(self, id: str, *, holder: Scopes = EVERYTHING) -> Token:
         """End a token at once and for ever; one that is revoked already stays as it is."""
         with self._changing:
             found = self.get(id)
+            _check_covered(holder, found.parsed())
             if not found.revoked_us:
                 found = msgspec.structs.replace(found, revoked_us=self._clock.now_us())
                 self._write([found])
         return found
 
-    def rotate(self, id: str, *, creator: str, grace_us: int, valid_us: int) -> NewToken:
+    def rotate(
+        self,
+        id: str,
+        *,
+        creator: str,
+        grace_us: int,
+        valid_us: int,
+        holder: Scopes = EVERYTHING,
+    ) -> NewToken:
         """Another token for the same, with the same scopes; the old one ends after a while."""
         with self._changing:
             old = self.get(id)
+            _check_covered(holder, old.parsed())
             now_us = self._clock.now_us()
             reason = old.why_not(now_us)
             if reason:
@@ -335,6 +351,14 @@ def _unsealed(value: bytes) -> _Seal:
         return msgspec.json.decode(value, type=_Seal)
     except msgspec.MsgspecError as error:
         raise damaged("the record about all of them cannot be read") from error
+
+
+def _check_covered(holder: Scopes, scopes: Scopes) -> None:
+    if not holder.cover(scopes):
+        raise Forbidden(
+            f"the scopes of this token ({scopes}) are not covered by those of the request "
+            f"({holder}): use a token that is allowed all of them"
+        )
 
 
 def _digest(every: Iterable[Token]) -> str:
