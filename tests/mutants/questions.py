@@ -152,4 +152,18 @@ QUESTIONS = {
         _SEQUENCE,
         "test_an_event_without_a_condition_is_not_read_by_that_of_another_one",
     ),
+    "definitions: an unfinished REMEMBER takes its alias": Mutant(
+        "query.remember.remembered:Remembered._topic_for",
+        "if base.manifest is not None:",
+        "if base is not None:",
+        "test_definition_crash",
+        "test_a_definition_is_whole_or_absent_after_a_crash_and_its_name_is_usable",
+    ),
+    "definitions: a group loses its options before its offsets": Mutant(
+        "views.groups.groups:Groups.delete",
+        "return bool(self._offsets(found).batch(entries)[1])",
+        "return any([self._offsets(found).delete(entry.key) for entry in entries])",
+        "test_definition_crash",
+        "test_a_definition_is_whole_or_absent_after_a_crash_and_its_name_is_usable",
+    ),
 }

@@ -10,7 +10,8 @@ right as of the tables it has read. So two SHOWs at once neither wait for each o
 twice, and one on a store that is open read-only works just as well.
 
 A query is a topic, ``remembered:<alias>`` (journal.py), as durable as its table. There is no list
-of queries besides.
+of queries besides. A topic without a manifest is what a crash has left of a REMEMBER: it is not
+listed and not shown, the next REMEMBER of the alias uses it, and FORGET deletes it.
 """
 
 from __future__ import annotations
@@ -105,10 +106,8 @@ class Remembered:
         wanted = Definition(alias=_checked(command.alias), text=command.text, keep=keep)
         bound = self._bind(wanted.text)
         check_keep(keep, bound)
-        if self._newest(wanted.alias) is not None:
-            raise _taken(wanted.alias)
         event = self._topics.existing_topic(bound.events[0].name)
-        topic = self._topics.topic(PREFIX + wanted.alias, durability=event.config.durability)
+        topic = self._topic_for(wanted.alias, event.config.durability)
         try:
             journal = self._journal(topic)
             look = self._look(wanted, journal, journal.newest())
@@ -157,8 +156,9 @@ class Remembered:
             return self.describe(alias)
 
     def forget(self, alias: str) -> None:
-        """Let a remembered query go, with all that is stored of it."""
-        self._topics.delete_topic(self._find(alias)[0].topic.name)
+        """Delete a remembered query with all that is stored of it, an unfinished one as well."""
+        if not self._topics.delete_topic(PREFIX + _checked(alias)):
+            raise self._unknown(alias)
 
     def begin(self, alias: str) -> Visit:
         """What is stored of a query, where its tables stand, and what is to be asked of news."""
@@ -343,6 +343,19 @@ class Remembered:
         if base is None or base.manifest is None:
             raise self._unknown(alias)
         return journal, base, base.manifest
+
+    def _topic_for(self, alias: str, durability: str) -> Topic:
+        """The topic of a new query. A REMEMBER that a crash ended may have left one without a mark:
+        it is used, and the first commit deletes the frames in it."""
+        base = self._newest(alias)
+        if base is None:
+            return self._topics.topic(PREFIX + alias, durability=durability)
+        if base.manifest is not None:
+            raise _taken(alias)
+        topic = self._topics.existing_topic(PREFIX + alias)
+        if topic.config.durability != durability:
+            topic.alter(durability=durability)
+        return topic
 
     def _newest(self, alias: str) -> Base | None:
         try:

@@ -20,9 +20,11 @@ from strandline.record import check_topic_name
 from strandline.topic.topic import Topic
 from strandline.views.groups.desk import GroupOptions
 from strandline.views.groups.group import Group
-from strandline.views.groups.keeping import PREFIX, Keeper
+from strandline.views.groups.keeping import PREFIX
+from strandline.views.groups.options import PREFIX as OPTIONS_PREFIX
 from strandline.views.groups.options import KeptOptions, options_of
 from strandline.views.kv.kv import Kv
+from strandline.views.kv.values import Delete
 
 OFFSETS = ":groups"
 DEAD = ":dead"
@@ -104,9 +106,9 @@ class Groups:
             group = self._groups.pop((found.identity[0], name), None)
         if group is not None:
             group.close()
-        offsets = self._offsets(found)
-        KeptOptions(offsets, found, name).delete()
-        return Keeper(offsets, found, name).delete()
+        # As one: offsets without options would be a group with other options.
+        entries = [Delete(OPTIONS_PREFIX + name), Delete(PREFIX + name)]
+        return bool(self._offsets(found).batch(entries)[1])
 
     def close(self) -> None:
         """Close every group, as the store does."""

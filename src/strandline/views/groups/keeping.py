@@ -72,10 +72,6 @@ class Keeper:
                 continue
             return
 
-    def delete(self) -> bool:
-        """Forget the group; whether there was one."""
-        return self._kv.delete(PREFIX + self._name)
-
     def _put(self, generation: int, offsets: Offsets, version: int) -> None:
         stored = codec.encode(Entry(generation, self._topic.identity[0], offsets))
         self._version = self._kv.put(PREFIX + self._name, stored, version=version)

@@ -68,10 +68,6 @@ class KeptOptions:
         stored = _Kept(self._topic.identity[0], options)
         self._kv.put(PREFIX + self._name, msgspec.msgpack.encode(stored))
 
-    def delete(self) -> None:
-        """Forget them."""
-        self._kv.delete(PREFIX + self._name)
-
 
 def options_of(options: dict[str, object]) -> GroupOptions:
     """Options as they were given, checked."""
