@@ -347,4 +347,18 @@ SERVED = {
         "docs/test_command_line",
         "test_every_command_is_in_the_table_and_no_other",
     ),
+    "routers: a source that cannot be read keeps the store from opening": Mutant(
+        "routers.lane:Lane.locate",
+        "except (OSError, StrandlineError) as error:",
+        "except Poisoned as error:",
+        "corruption/test_held_parts",
+        "test_a_damaged_block_of_its_source_holds_a_router_and_the_store_opens",
+    ),
+    "routers: definitions that cannot be read are changed": Mutant(
+        "routers.routers:Routers._check_readable",
+        "if self._unreadable is not None:",
+        "if False:",
+        "corruption/test_held_parts",
+        "test_damaged_definitions_hold_all_routers_and_nothing_overwrites_them",
+    ),
 }

@@ -16,6 +16,9 @@ the destination stores up to which seq of the source this router has reported lo
 that numbers its batches: every loss is reported once. Records that were deleted at the source
 before are left out silently, as for any reader.
 
+A source whose records cannot be read holds the router: that is found when the store opens, if an
+exactly-once router has to find its place, or later. The router tries again in every round.
+
 A destination that is full (``discard="reject"``) holds the router: it tries again, with fewer
 records at a time, until there is room.
 """
@@ -27,7 +30,14 @@ import threading
 import msgspec
 from pyroaring import BitMap64
 
-from strandline.errors import Invalid, MemoryPressure, TooLarge, TopicFull
+from strandline.errors import (
+    Invalid,
+    MemoryPressure,
+    Poisoned,
+    StrandlineError,
+    TooLarge,
+    TopicFull,
+)
 from strandline.record import INTERNAL, Appended, Numbered, Tombstone
 from strandline.routers.hops import Hops
 from strandline.routers.ledger import Kept
@@ -115,8 +125,7 @@ class Lane:
         self._batch_max = BATCH_RECORDS
         self._kick = kick
         self._armed = False
-        if kept.router.guarantee == "exactly_once":
-            self._go_on_behind_taken()
+        self._is_located = kept.router.guarantee != "exactly_once"
 
     @property
     def lag(self) -> int:
@@ -128,6 +137,16 @@ class Lane:
         return msgspec.structs.replace(
             self.kept, cursor=self.cursor, forwarded_total=self.forwarded_total
         )
+
+    def locate(self) -> None:
+        """Move after what the destination has. A source that cannot be read holds the router, and
+        ``step`` tries again: the damage of one topic must not keep the store from opening."""
+        try:
+            self._go_on_behind_taken()
+        except Poisoned:
+            raise
+        except (OSError, StrandlineError) as error:
+            self.held = str(error)
 
     def arm(self) -> None:
         """Have the routers' job woken by the source's next record."""
@@ -142,6 +161,8 @@ class Lane:
 
     def step(self, hops: Hops) -> Step | None:
         """Place the next batch; None when there is nothing to do, or no room."""
+        if not self._is_located:
+            self._go_on_behind_taken()
         while not self.ends.source.is_gone and self.lag:
             try:
                 return self._place(hops)
@@ -225,6 +246,8 @@ class Lane:
 
     def _go_on_behind_taken(self) -> None:
         """Move behind what the destination has, and count what that was."""
+        if self._is_located:
+            return
         taken = self.ends.dest.taken(self.kept.producer) or 0
         while self.cursor < taken and self.lag:
             page = self._read(self.cursor, min(BATCH_RECORDS, taken - self.cursor))
@@ -234,6 +257,8 @@ class Lane:
             self.forwarded_total += len(passed)
             self.cursor = upto
         self.cursor = max(self.cursor, taken)
+        self._is_located = True
+        self.held = ""
 
 
 def _chosen(

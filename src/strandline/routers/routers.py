@@ -28,6 +28,7 @@ from strandline.errors import (
     RouterFanIn,
     StrandlineError,
     TooLarge,
+    Unavailable,
     UnknownRouter,
     UnknownTopic,
 )
@@ -39,7 +40,7 @@ from strandline.routers.definition import (
 )
 from strandline.routers.hops import Hops
 from strandline.routers.lane import Ends, Lane, Step, check_dest
-from strandline.routers.ledger import Kept, Ledger, Topics
+from strandline.routers.ledger import TOPIC, Kept, Ledger, Topics
 from strandline.settings import LimitSettings
 from strandline.topic.catalog import Catalog
 from strandline.topic.topic import Topic
@@ -98,6 +99,7 @@ class Routers:
         self._ledger = Ledger(topics)
         self._lock = threading.RLock()
         self._lanes: dict[str, Lane] = {}
+        self._unreadable: OSError | StrandlineError | None = None
         self._hops = Hops()
         self._saved_s = clock.monotonic()
         self.kick = threading.Event()
@@ -106,15 +108,28 @@ class Routers:
         self._round_s = clock.monotonic()
 
     def load(self) -> None:
-        """Take up the stored routers; those whose topics are gone go, too."""
+        """Take up the stored routers; those whose topics are gone go, too.
+
+        Definitions that cannot be read hold all routers, and nothing is changed in them: the store
+        opens, and the job tries again. A source that cannot be read holds its router alone.
+        """
         with self._lock:
+            try:
+                stored = self._ledger.load()
+            except Poisoned:
+                raise
+            except (OSError, StrandlineError) as error:
+                self._unreadable = error
+                return
+            self._unreadable = None
             gone = []
-            for name, kept in self._ledger.load().items():
+            for name, kept in stored.items():
                 ends = self._ends_of(kept)
                 if ends is None:
                     gone.append(name)
                 else:
                     self._lanes[name] = Lane(kept, ends, self._limits, self.kick)
+                    self._lanes[name].locate()
             self._ledger.remove(gone)
             self._note_circles()
 
@@ -145,6 +160,7 @@ class Routers:
             return self._stored(name)
         lane = self._lanes.get(name)
         if lane is None:
+            self._check_readable()
             raise UnknownRouter(name)
         return _statistics(lane)
 
@@ -221,6 +237,8 @@ class Routers:
         if self._clock.monotonic() - self._saved_s >= _SAVE_S:
             with self._lock:
                 self.save()
+                if self._unreadable is not None:
+                    self.load()
                 if self._lanes:
                     self._ledger.tidy([lane.newest for lane in self._lanes.values()])
         return forwarded
@@ -246,7 +264,8 @@ class Routers:
 
     def complaints(self) -> Names:
         """Which routers cannot go on, and why."""
-        return [
+        all_held = f"all routers are held, topic {TOPIC!r} cannot be read: {self._unreadable}"
+        return [all_held] * (self._unreadable is not None) + [
             f"router {name!r} is held: {lane.held}"
             for name, lane in list(self._lanes.items())
             if lane.held
@@ -255,7 +274,7 @@ class Routers:
     def _round(self) -> tuple[bool, int]:
         """One batch of every router: whether anybody moved, and how many records went."""
         steps: list[Step] = []
-        failure: StrandlineError | None = None
+        failure: OSError | StrandlineError | None = None
         for lane in list(self._lanes.values()):
             lane.arm()
             try:
@@ -264,7 +283,7 @@ class Routers:
                 continue  # it is being deleted, and the router with it
             except Poisoned:
                 raise
-            except StrandlineError as error:
+            except (OSError, StrandlineError) as error:
                 lane.held = str(error)
                 failure = failure or error  # the damage of one topic is not the others'
                 continue
@@ -320,6 +339,7 @@ class Routers:
         ends = self._ends_of(kept)
         if ends is not None:
             self._lanes[router.name] = Lane(kept, ends, self._limits, self.kick)
+            self._lanes[router.name].locate()
         self._note_circles()
         self.kick.set()
 
@@ -362,6 +382,14 @@ class Routers:
     def _check_writable(self) -> None:
         if self._readonly:
             raise Invalid("the store is open read-only: open it for writing to change it")
+        self._check_readable()
+
+    def _check_readable(self) -> None:
+        if self._unreadable is not None:
+            raise Unavailable(
+                f"the routers in topic {TOPIC!r} cannot be read ({self._unreadable}): run "
+                "`strandline verify`, repair the store, then retry"
+            ) from self._unreadable
 
 
 def _secure(lanes: list[Lane]) -> None:

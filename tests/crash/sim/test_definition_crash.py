@@ -301,22 +301,22 @@ def test_a_definition_is_whole_or_absent_after_a_crash_and_its_name_is_usable(na
     store.close()
 
     assert before != after or step == "alter"
-    for crash, left in moments.left:
+    for number, (crash, left) in enumerate(moments.left):
         try:
-            _check(definition, left, before, after, done="the end" in crash)
+            _check(definition, left, before, after, done="the end" in crash, number=number)
         except (AssertionError, StrandlineError) as error:
             raise AssertionError(f"after a {crash}: {error!r}") from error
 
 
 def _check(
-    definition: Definition, disk: SimDisk, before: object, after: object, *, done: bool
+    definition: Definition, disk: SimDisk, before: object, after: object, *, done: bool, number: int
 ) -> None:
     with contextlib.closing(_open(disk)) as store:
         shown = definition.show(store)
         assert shown == after if done else shown in (before, after), (before, shown, after)
         if shown is not None:
             definition.remove(store)
-        else:
+        elif number // 4 % 2:
             with contextlib.suppress(NotFound, Invalid):
                 definition.remove(store)
         assert definition.show(store) is None
