@@ -14,9 +14,9 @@ nobody is let in until somebody who has the store's files has revoked all tokens
 (``strandline token revoke --all``). All tokens are in memory; a change by anybody is noticed by the
 head of the topic, which is looked at for every request.
 
-One rule for every change, checked here under the lock: a token is created, rotated or revoked only by
-a holder whose own scopes cover the scopes of that token (``holder``). A process that has the store's
-files may change every token: ``EVERYTHING``, the default.
+One rule for every change, checked here under the lock: a token is created, rotated or revoked only
+by a holder whose own scopes cover the scopes of that token (``holder``). A process that has the
+store's files may change every token: ``EVERYTHING``, the default.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Routes about tokens: make, list, revoke and rotate them, who am I, tickets, the audit log.
 
 A token is created, rotated and revoked only where the scopes of the request cover its own
-(``security/registry.py``). The first token of a server that was open to this machine must allow ``tokens``: otherwise nobody
-could make another but with the store's files.
+(``security/registry.py``). The first token of a server that was open to this machine must allow
+``tokens``: otherwise only a process with the store's files could make another.
 """
 
 from __future__ import annotations
