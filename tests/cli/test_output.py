@@ -53,12 +53,12 @@ def test_jsonl_is_the_same_line_by_line(mixed: Command):
     assert len(lines.lines) == 3
 
 
-def test_a_table_is_aligned_and_has_only_the_columns_that_are_used(mixed: Command):
+def test_a_table_is_aligned_and_has_every_column(mixed: Command):
     lines = mixed("read", "mixed").lines
     one = mixed("read", "mixed", "--limit", "1").lines
 
     assert lines[0].split() == ["SEQ", "TIME", "KEY", "TAG", "NODE", "META", "DATA"]
-    assert one[0].split() == ["SEQ", "TIME", "KEY", "TAG", "DATA"]
+    assert one[0].split() == lines[0].split()
     column = lines[0].index("DATA")
     assert lines[1][column:] == "grüße"
     assert lines[2][column:] == "base64:" + base64.b64encode(NO_TEXT).decode()
@@ -72,7 +72,7 @@ def test_a_table_leaves_no_control_character_in(mixed: Command):
     assert r"\x1b[2Jcleared\r\n\x9b31m\x07\u202e" in answer.out
 
 
-def test_a_field_that_first_comes_later_gets_a_header_then(command: Command, data_dir: str):
+def test_a_field_that_first_comes_later_changes_no_column(command: Command, data_dir: str):
     with strandline.open(data_dir) as store:
         topic = store.topic("late")
         topic.append_many([b"x"] * 1000)
@@ -80,9 +80,9 @@ def test_a_field_that_first_comes_later_gets_a_header_then(command: Command, dat
 
     lines = command("read", "late", "--all").lines
 
-    assert lines[0].split() == ["SEQ", "TIME", "DATA"]
-    assert lines[1001].split() == ["SEQ", "TIME", "TAG", "DATA"]
-    assert lines[1002].split()[2:] == ["eu", "y"]
+    assert [line for line in lines if line.startswith("SEQ")] == lines[:1]
+    assert lines[1].split()[2:] == ["-", "-", "-", "-", "x"]
+    assert lines[1001].split()[2:] == ["-", "eu", "-", "-", "y"]
 
 
 def test_bench_puts_every_rate_beside_a_raw_one_and_cleans_up(command: Command, tmp_path):

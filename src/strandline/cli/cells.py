@@ -41,7 +41,7 @@ class Made(msgspec.Struct, frozen=True):
 
 
 class RecordRow(msgspec.Struct, frozen=True):
-    """A record. A field that it lacks is null in JSON; one that all lack is no column."""
+    """A record. A field without a value is null in JSON, and - in a table."""
 
     record: Record
 

@@ -1,9 +1,9 @@
 """Prints rows in the shape that was asked for: table, json, jsonl, csv or arrow.
 
-A table is drawn by rich on a terminal and is plain aligned text elsewhere. Rows come in chunks and
-are printed as they come, so that a long read or a live tail shows what it has; a chunk with other
-columns than the one before gets a header of its own. JSON is one value, jsonl one value per line;
-CSV and Arrow are in ``columnar.py``.
+A table is drawn by rich on a terminal and is plain aligned text elsewhere. Every column is printed,
+also one without any value. Rows come in chunks and are printed as they come, so that a long read or a
+live tail shows what it has; a chunk with other columns than the one before gets a header of its own.
+JSON is one value, jsonl one value per line; CSV and Arrow are in ``columnar.py``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from strandline.cli.cells import Cells, RecordRow, Row
+from strandline.cli.cells import Cells, Row
 from strandline.cli.columnar import ArrowOutput, CsvOutput
 from strandline.cli.options import Shape
 
@@ -121,7 +121,7 @@ class PlainOutput:
         if not rows:
             return
         lines = [row.cells for row in rows]
-        names = column_names(rows)
+        names = list(lines[0])
         known = names == list(self._widths)
         if not known:
             self._widths = {name: len(name) for name in names}
@@ -162,7 +162,7 @@ class TerminalOutput:
         if not rows:
             return
         lines = [row.cells for row in rows]
-        names = column_names(rows)
+        names = list(lines[0])
         table = Table(
             box=box.SIMPLE_HEAD,
             pad_edge=False,
@@ -187,14 +187,6 @@ class TerminalOutput:
 
     def end(self) -> None:
         pass
-
-
-def column_names(rows: Sequence[Row]) -> list[str]:
-    """All columns; of records without key, tag, node or meta, if none has one."""
-    lines = [row.cells for row in rows]
-    if not all(isinstance(row, RecordRow) for row in rows):
-        return list(lines[0])
-    return [name for name in lines[0] if any(cells[name] is not None for cells in lines)]
 
 
 def _shown(cell: str | None) -> str:
