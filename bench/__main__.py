@@ -12,6 +12,7 @@ import msgspec
 
 from bench import (
     appending,
+    deletes,
     kv,
     lake,
     live,
@@ -39,6 +40,7 @@ GROUPS: dict[str, Callable[[Path, Peers, float], Iterable[Figure]]] = {
     "appending": lambda folder, peers, scale: appending.run(folder, peers, scale=scale),
     "loss_window": lambda folder, _, scale: loss_window.run(folder, scale=scale),
     "reading": lambda folder, peers, scale: reading.run(folder, peers, scale=scale),
+    "deletes": lambda folder, _, scale: deletes.run(folder, scale=scale),
     "scaling": lambda folder, _, scale: scaling.run(folder, scale=scale),
     "lake": lambda folder, _, scale: lake.run(folder, scale=scale),
     "reservoir": lambda folder, _, scale: reservoir.run(folder, scale=scale),

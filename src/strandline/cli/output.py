@@ -1,9 +1,10 @@
 """Prints rows in the shape that was asked for: table, json, jsonl, csv or arrow.
 
-A table is drawn by rich on a terminal and is plain aligned text elsewhere. Every column is printed,
-also one without any value. Rows come in chunks and are printed as they come, so that a long read or a
-live tail shows what it has; a chunk with other columns than the one before gets a header of its own.
-JSON is one value, jsonl one value per line; CSV and Arrow are in ``columnar.py``.
+A table is drawn by rich on a terminal and is plain aligned text elsewhere. Every column is
+printed, also one without any value. Rows come in chunks and are printed as they come, so that a
+long read or a live tail shows what it has; a chunk with other columns than the one before gets a
+header of its own. JSON is one value, jsonl one value per line; CSV and Arrow are in
+``columnar.py``.
 """
 
 from __future__ import annotations
