@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+ADMISSION = "server/test_admission"
 AUDIT = "unit/security/test_audit"
 AUTH = "server/test_auth"
 GATES = "server/test_gates"
@@ -215,6 +216,27 @@ SECURITY = {
         "for need in route.needs[:1]:",
         MATRIX,
         "test_each_need_is_needed[POST /v0/kv/{topic}/commit]",
+    ),
+    "security: read the body of a request without a token": Mutant(
+        "server.app:App._who",
+        "auth.identify if route.is_public else auth.authenticate",
+        "auth.authenticate if route.needs else auth.identify",
+        ADMISSION,
+        "test_a_body_is_refused_by_its_head[POST /v0/sql-none]",
+    ),
+    "security: read the body of an append without a token": Mutant(
+        "server.hot:Hot.plain",
+        "if not parts.auth.is_known(authorization, address):",
+        "if False:",
+        ADMISSION,
+        "test_the_hot_path_refuses_by_the_head_too[none-24]",
+    ),
+    "security: discard a refused body of any size": Mutant(
+        "server.app:App._answer",
+        "if bodies.is_large(request.headers):",
+        "if False:",
+        ADMISSION,
+        "test_a_body_is_refused_by_its_head[POST /v0/sql-none]",
     ),
     "security: no look at Host": Mutant(
         "server.gates:Gate.check",

@@ -2,7 +2,8 @@
 
     gates -> path -> method -> who asks -> may he -> Accept -> body -> decoded -> handler -> answer
 
-Nothing of a body is read before it is known that its sender may send it. Every error leaves in the
+Nothing of a body is read before its sender is authenticated; only routes with ``is_public`` answer
+without a token, and none of them takes a body. Every error leaves in the
 same form; what nobody expected is logged whole and told without its words. ASGI without middleware:
 each layer of that would cost as much as all of this.
 """
@@ -92,8 +93,13 @@ class App:
         await answers.send_plain(send, 204, [*_encoded(told), more[0]], b"")
 
     async def _answer(self, request: Request, send: Send, began: float, more: HeaderList) -> None:
-        route = self._route(request.scope, request.method)
-        call = await self._admitted(request, route)
+        try:
+            route = self._route(request.scope, request.method)
+            call = await self._admitted(request, route)
+        except StrandlineError:
+            if bodies.is_large(request.headers):
+                more.append((b"connection", b"close"))  # the body is not read
+            raise
         answer = await self._handled(call, route, request.receive)
         packs = answers.wants_packed(request.headers)
         self._parts.counters.requests[_status(answer)] += 1
@@ -168,7 +174,7 @@ class App:
             ticket = connection.query_params.get("token")  # browsers send no header for streams
             if ticket is not None:
                 return auth.redeem(ticket, address)
-        ask = auth.authenticate if route.needs else auth.identify
+        ask = auth.identify if route.is_public else auth.authenticate
         if auth.takes_time(header):
             return await self._parts.bridge.run(ask, header, address)
         return ask(header, address)

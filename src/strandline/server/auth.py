@@ -114,6 +114,19 @@ class Auth:
             and authorization[:6].lower() == "basic "
         )
 
+    def is_known(self, authorization: str | None, address: str) -> bool:
+        """Whether ``authenticate`` has accepted this header, and no token has changed since.
+
+        False: call ``authenticate``. For the head of a request that may take the hot path.
+        """
+        try:
+            self._look()
+        except Refused:
+            return False
+        if authorization is None:
+            return self._open and is_loopback(address)
+        return authorization in self._remembered
+
     def authenticate(self, authorization: str | None, address: str) -> Principal:
         """Who this is; Refused with 401 when the header names nobody, 429 after many of them."""
         self._look()
@@ -134,7 +147,7 @@ class Auth:
         return who
 
     def identify(self, authorization: str | None, address: str) -> Principal:
-        """As ``authenticate``; NOBODY when there is no header. For routes that need nothing."""
+        """As ``authenticate``; NOBODY when there is no header. For public routes."""
         if authorization is None and not self.is_open:
             return NOBODY
         return self.authenticate(authorization, address)

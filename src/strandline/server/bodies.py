@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import zlib
 
+from starlette.datastructures import Headers
 from starlette.types import Message, Receive
 
 from strandline.wire.problems import Refused
 
 _GZIP = 16 + zlib.MAX_WBITS
+_SMALL = 64 * 1024
+"""A body of at most this is discarded after a refusal, so that the connection stays open."""
 
 
 class Gone(Exception):
     """The client hung up before its request was whole."""
+
+
+def is_large(headers: Headers) -> bool:
+    """Whether a head announces a body that is too large, or of unknown size, to be discarded."""
+    size = headers.get("content-length", "")
+    if not size:
+        return "transfer-encoding" in headers
+    return not size.isdigit() or len(size) > 9 or int(size) > _SMALL
 
 
 async def received(receive: Receive, told_size: str | None, size_max: int) -> bytes:

@@ -62,7 +62,12 @@ def _file(name: str) -> Response:
     return Response(content, media_type=kind, headers=_HEADERS)
 
 
-_PLAIN: dict[str, Any] = {"method": "GET", "needs": OPEN, "answers": {200: None}}
+_PLAIN: dict[str, Any] = {
+    "method": "GET",
+    "needs": OPEN,
+    "is_public": True,
+    "answers": {200: None},
+}
 
 ROUTES = (
     Route(

@@ -83,6 +83,7 @@ def _open(path: str, *, alive: bool) -> Route:
         path=path,
         handler=health if alive else ready,
         needs=OPEN,
+        is_public=True,
         summary="Whether the server lives" if alive else "Whether the server takes requests",
         answers={200: Alive if alive else Ready},
         errors=() if alive else ("not_ready", "shutting_down", "unavailable"),

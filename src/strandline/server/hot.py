@@ -130,8 +130,9 @@ class Hot:
         self.repeats: dict[bytes, Repeat] = {}
         """Heads that led here, at most ``repeats.KNOWN_MAX``."""
 
-    def plain(self, url: bytes, headers: dict[bytes, bytes]) -> Append | None:
-        """The append that a head announces; None when the application has to answer."""
+    def plain(self, url: bytes, headers: dict[bytes, bytes], address: str) -> Append | None:
+        """The append that a head announces; None when the application has to answer, as to
+        a sender who is not authenticated yet."""
         parts, asked = self.parts, headers.get
         if not url.startswith(_PATH) or not headers.keys().isdisjoint(_NOT_PLAIN):
             return None
@@ -145,13 +146,10 @@ class Hot:
         topic = url[len(_PATH) :].decode("latin-1")
         if topic not in parts.handles or parts.draining or not self._is_ours(asked(b"host")):
             return None
-        authorization = asked(b"authorization")
-        if authorization is None:
-            return Append(topic, media_type, None, _text(asked(b"idempotency-key")))
-        told = authorization.decode("latin-1")
-        if parts.auth.takes_time(told):
+        authorization = _text(asked(b"authorization"))
+        if not parts.auth.is_known(authorization, address):
             return None
-        return Append(topic, media_type, told, _text(asked(b"idempotency-key")))
+        return Append(topic, media_type, authorization, _text(asked(b"idempotency-key")))
 
     def _is_ours(self, host: bytes | None) -> bool:
         if host in self._hosts:

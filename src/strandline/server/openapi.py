@@ -118,7 +118,7 @@ def _operation(route: Route, by_type: Mapping[Any, Any]) -> dict[str, Any]:
         "tags": [_tag(route.path)],
         "parameters": [*_path_parameters(route), *_query_parameters(route, by_type)],
         "responses": _responses(route, by_type),
-        "security": [{"token": []}, {"user": []}, {}] if route.needs else [{}],
+        "security": [{}] if route.is_public else [{"token": []}, {"user": []}, {}],
     }
     if route.needs:
         needs = [f"{need.action} on {need.parameter or 'the server'}" for need in route.needs]
@@ -229,6 +229,7 @@ def routes_with_document(routes: tuple[Route, ...]) -> tuple[Route, ...]:
             path="/v0/openapi.json",
             handler=openapi,
             needs=OPEN,
+            is_public=True,
             summary="This document",
             answers={200: dict[str, Any]},
         ),

@@ -221,7 +221,7 @@ class Protocol(HttpToolsProtocol):
             and version == "1.1"
             and len(by_name) == len(headers)
         ):
-            self._append = hot.plain(url, by_name)
+            self._append = hot.plain(url, by_name, self._sender(headers))
             if self._append is not None:
                 return
         self._begin_cycle(headers, by_name)
@@ -257,9 +257,7 @@ class Protocol(HttpToolsProtocol):
             behind += repeat.size
             if behind > size:
                 break
-            address = self._address
-            if self._is_trusted:
-                address = self._proxies.client(address, repeat.headers)
+            address = self._sender(repeat.headers)
             body = data[behind - repeat.size : behind]
             answer = hot.take_again(repeat, body, address, self.server_state.default_headers)
             if answer is None:
@@ -272,10 +270,7 @@ class Protocol(HttpToolsProtocol):
     def _take(self, append: Append) -> None:
         hot = self.hot
         assert hot is not None
-        address = self._address
-        if self._is_trusted:
-            address = self._proxies.client(address, self.headers)
-        answer = hot.take(append, address, self.server_state.default_headers)
+        answer = hot.take(append, self._sender(self.headers), self.server_state.default_headers)
         if answer is None:
             self._begin_cycle(self.headers, dict(self.headers))
             super().on_body(append.body)
@@ -284,6 +279,10 @@ class Protocol(HttpToolsProtocol):
         if self._head_of == self._begun:
             hot.remember(self._head, append, self.headers)
         self._tell(answer)
+
+    def _sender(self, headers: list[tuple[bytes, bytes]]) -> str:
+        """The address that a request counts for."""
+        return self._proxies.client(self._address, headers) if self._is_trusted else self._address
 
     def _tell(self, answer: bytes | Waiting) -> None:
         self.server_state.total_requests += 1

@@ -25,7 +25,7 @@ class Need(NamedTuple):
 
 
 OPEN: tuple[Need, ...] = ()
-"""Needs nothing: for routes that tell nothing worth hiding. Say it, so that nobody forgets."""
+"""Needs no action of the table: the handler checks rights on what the body or the path names."""
 
 
 class Answer(NamedTuple):
@@ -51,6 +51,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     ``call.allow``."""
     summary: str
     """One line, for the document."""
+    is_public: bool = False
+    """Whether requests without a token reach the handler; others are refused by their head."""
     query: type[msgspec.Struct] | None = None
     """The parameters behind the question mark, by name; others are refused."""
     body: Any = None

@@ -413,6 +413,7 @@ ROUTES = (
         path="/v0/ws",
         handler=websocket,
         needs=OPEN,
+        is_public=True,  # the first message may authenticate
         summary="Subscribe, unsubscribe, publish and ping over one WebSocket",
     ),
 )
