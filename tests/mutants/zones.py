@@ -12,6 +12,7 @@ OLDER = f"{INDEX}/test_older_files"
 FUSE = f"{INDEX}/test_fuse"
 CODEC = f"{INDEX}/test_codec"
 PRUNING = f"{INDEX}/test_pruning"
+SWAPPED = "unit/views/table/files/test_swapped_indexes"
 
 ZONES = {
     "zones: not is what is left over": Mutant(
@@ -146,5 +147,19 @@ ZONES = {
         "pass",
         CODEC,
         "test_damage_names_the_index_and_its_place",
+    ),
+    "zones: use the indexes of another file": Mutant(
+        "views.table.files.sides:read_side",
+        "found.origin != origin_of(table_id, file)",
+        "False",
+        SWAPPED,
+        "test_swapped_indexes_are_reported_and_hide_no_row[False]",
+    ),
+    "zones: use nameless indexes of other seqs": Mutant(
+        "views.table.files.sides:read_side",
+        "not np.array_equal(least, lows) or not np.array_equal(greatest, highs)",
+        "False",
+        SWAPPED,
+        "test_swapped_indexes_are_reported_and_hide_no_row[True]",
     ),
 }

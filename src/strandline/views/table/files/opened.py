@@ -56,7 +56,9 @@ class OpenFile:
         groups = (self._metadata.row_group(zone).num_rows for zone in range(self.zones))
         self.starts = np.cumsum([0, *groups])
         """The first row of each zone, and how many there are at the end."""
-        self.indexes: Indexes | None = sides.open_side(objects, self._side, self.zones)
+        self.indexes: Indexes | None = sides.open_side(
+            objects, table_id, file, self._parquet_bounds
+        )
         self._spans: dict[str, np.ndarray] = {}
         self._bounds: tuple[np.ndarray, np.ndarray] | None = None
         self._looking = threading.Lock()

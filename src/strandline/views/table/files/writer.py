@@ -27,7 +27,7 @@ from strandline.lake.entry import ColumnStats, LakeFile
 from strandline.lake.reader import LakeFileReader
 from strandline.lake.upload import Spool, Spooled
 from strandline.schema import Schema
-from strandline.views.table.files import layout, sums
+from strandline.views.table.files import layout, sides, sums
 from strandline.views.table.files.spooled import Columns
 from strandline.views.table.files.sums import Whole
 from strandline.views.table.index.build import build
@@ -172,7 +172,8 @@ class FileWriter:
         """The indexes, then the rows; returns the indexes."""
         where = self._where
         self._written.read_from(source)
-        side = build(self._written, self._schema, where.zone_rows)
+        origin = sides.origin_of(where.table_id, file)
+        side = build(self._written, self._schema, where.zone_rows, origin=origin)
         where.objects.put(layout.side_key(where.table_id, file.name()), side)
         where.objects.put_file(keys.data_key(where.table_id, file.name()), source)
         return side

@@ -24,7 +24,7 @@ from strandline.views.table.index import (
     ladder,
     membership,
 )
-from strandline.views.table.index.codec import Section
+from strandline.views.table.index.codec import Origin, Section
 from strandline.views.table.index.column import (
     CORE_KINDS,
     DTYPES,
@@ -58,8 +58,15 @@ _SAMPLED = np.uint64(15)
 _SAMPLE_MIN = 1 << 16
 
 
-def build(table: pa.Table, schema: Schema, zone_rows: int, policy: Policy | None = None) -> bytes:
-    """The side file of rows that are sorted by context, time and seq.
+def build(
+    table: pa.Table,
+    schema: Schema,
+    zone_rows: int,
+    policy: Policy | None = None,
+    *,
+    origin: Origin | None = None,
+) -> bytes:
+    """The side file of rows that are sorted by context, time and seq, and lie in ``origin``.
 
     Columns are asked for by name, one after the other: they need not be in memory together.
     """
@@ -76,7 +83,7 @@ def build(table: pa.Table, schema: Schema, zone_rows: int, policy: Policy | None
         sections += (Section(field, name, data) for name, data in found if data is not None)
     sections.sort(key=lambda section: _ORDER.index(section.kind))
     types = {field: str(kind) for field, kind in kinds.items()}
-    return codec.encode(sections, types=types, rows=len(table), zone_rows=zone_rows)
+    return codec.encode(sections, types=types, rows=len(table), zone_rows=zone_rows, origin=origin)
 
 
 def _indexes(

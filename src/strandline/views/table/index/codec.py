@@ -14,7 +14,9 @@
 
 The catalogue says which field has which indexes, where the section of each is and with which
 checksum: whoever plans a query asks it, and reads only what can help. Sections that are small and
-asked often come first, so that one read of the first bytes brings them all.
+asked often come first, so that one read of the first bytes brings them all. It names the file of
+rows from which the indexes were made: those of other rows would exclude zones that have rows which
+a query wants. Files of earlier versions do not name it.
 
 A kind of index that this version does not know is left alone: the others serve as before. So what
 a kind's section looks like never changes; another look is another kind.
@@ -52,12 +54,23 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     """xxh3-64 of the section."""
 
 
+class Origin(msgspec.Struct, frozen=True, array_like=True):
+    """The file of rows from which indexes were made."""
+
+    table_id: int
+    name: str
+    content: str
+    """xxh3-128 of all its bytes, in hex."""
+
+
 class Catalogue(msgspec.Struct, frozen=True, array_like=True):
     """What the file has. Fields without an index are in ``types``, too."""
 
     types: dict[str, str]
     """The type of each field as the schema of the file writes it."""
     entries: tuple[Entry, ...]
+    origin: Origin | None = None
+    """None in files of earlier versions."""
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -86,10 +99,16 @@ _DECODER = msgspec.msgpack.Decoder(Catalogue)
 
 
 def encode(
-    sections: Sequence[Section], *, types: dict[str, str], rows: int, zone_rows: int
+    sections: Sequence[Section],
+    *,
+    types: dict[str, str],
+    rows: int,
+    zone_rows: int,
+    origin: Origin | None = None,
 ) -> bytes:
-    """A whole side file, its sections in the order given."""
-    catalogue = _catalogue(sections, types)
+    """A whole side file, its sections in the order given; without an origin as earlier versions
+    wrote it."""
+    catalogue = _catalogue(sections, types, origin)
     parts, size = [], _first_offset(len(catalogue))
     padding = bytes(size - HEADER_SIZE - len(catalogue))
     for section in sections:
@@ -145,13 +164,14 @@ def _first_offset(catalogue_size: int) -> int:
     return end + -end % 8
 
 
-def _catalogue(sections: Sequence[Section], types: dict[str, str]) -> bytes:
+def _catalogue(sections: Sequence[Section], types: dict[str, str], origin: Origin | None) -> bytes:
     """The catalogue. Its own size moves the sections, and their offsets are in it: the first guess
     is too small, and one more round is enough unless a number grows by a byte."""
     size, data = 0, b""
     while len(data) != size or not data:
         size = len(data)
-        data = msgspec.msgpack.encode(Catalogue(types, _placed(sections, _first_offset(size))))
+        entries = _placed(sections, _first_offset(size))
+        data = msgspec.msgpack.encode((types, entries, *([origin] if origin else [])))
     return data
 
 

@@ -24,7 +24,7 @@ from strandline.views.table.index import (
     ladder,
     membership,
 )
-from strandline.views.table.index.codec import Entry, Fetch
+from strandline.views.table.index.codec import Entry, Fetch, Origin
 from strandline.views.table.index.column import Layout
 from strandline.views.table.index.fence import Fence
 from strandline.views.table.index.ladder import Ladder, Runners
@@ -66,6 +66,8 @@ class Indexes:
         )
         self._entries = {(entry.field, entry.kind): entry for entry in catalogue.entries}
         self._types = catalogue.types
+        self.origin: Origin | None = catalogue.origin
+        """The file of rows that these belong to; None in files of earlier versions."""
         self._layout = Layout(self.header.rows, self.header.zone_rows)
         self._kinds: dict[str, Kind] = {}
         self._loaded: dict[tuple[str, str], Any] = {}
