@@ -283,6 +283,20 @@ MUTANTS = {
         "property/test_tag_deletes_model",
         "test_deletes_through_the_index_are_those_of_a_scan",
     ),
+    "write a root with payloads by averages": Mutant(
+        "topic.roots:Roots._capture",
+        "acquire_settled(shard.writer, group)",
+        "shard.writer.acquire()",
+        "unit/topic/test_deleted_payload",
+        "test_bytes_are_exact_after_segments_are_written_again[True-kill]",
+    ),
+    "set a cap by bytes with payloads by averages": Mutant(
+        "topic.altering:alter",
+        "settle(state)",
+        "pass",
+        "unit/topic/test_deleted_payload",
+        "test_a_cap_by_bytes_that_is_set_later_counts_exactly",
+    ),
     "keep an index that no delete uses": Mutant(
         "topic.append:_published",
         "state.tags = None",

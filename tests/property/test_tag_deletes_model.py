@@ -2,7 +2,8 @@
 
 Random appends in every form, exact and prefix deletes with and without a bound, checkpoints that
 share and seal, merges, caps that evict, moves into the lake, restarts clean and by SIGKILL; with an
-index whose parts are tiny, and one that is dropped all the time.
+index whose parts are tiny, and one that is dropped all the time. Until records move into the lake,
+which counts by files, ``payload_bytes`` is the sum over the live records, whenever it is read.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ STEPS = st.one_of(
     st.tuples(st.just("same"), st.tuples(TAGS, st.integers(1, 9))),
     st.tuples(st.just("delete"), st.tuples(MATCHES, st.none() | st.integers(1, 60))),
     st.tuples(st.just("trim"), st.integers(1, 40)),
-    st.tuples(st.sampled_from(["checkpoint", "relocate", "reopen", "kill"]), st.none()),
+    st.tuples(
+        st.sampled_from(["checkpoint", "relocate", "reopen", "kill", "statistics"]), st.none()
+    ),
 )
 
 
@@ -35,10 +38,17 @@ class Model:
 
     def __init__(self, cap: int) -> None:
         self.live: list[tuple[int, str | None]] = []
+        self.next_seq = 1
+        self.is_in_lake = False
         self._cap = cap
+
+    @property
+    def payload_bytes(self) -> int:
+        return sum(len(_data(seq)) + len((tag or "").encode()) for seq, tag in self.live)
 
     def append(self, first_seq: int, tags: list[str | None]) -> None:
         self.live += list(enumerate(tags, first_seq))
+        self.next_seq = first_seq + len(tags)
         if self._cap:
             self.live = self.live[-self._cap :]
 
@@ -50,6 +60,10 @@ class Model:
 
     def trim(self, before: int) -> None:
         self.live = [(seq, tag) for seq, tag in self.live if seq >= before]
+
+
+def _data(seq: int) -> bytes:
+    return b"x" * (seq * 7 % 23)
 
 
 def _matches(match: str, tag: str | None) -> bool:
@@ -93,24 +107,31 @@ def test_deletes_through_the_index_are_those_of_a_scan(steps, durability, cap, s
 
 def _act(world: World, model: Model, name: str, value: object) -> None:
     topic = world.store.topic("t")
+    following = model.next_seq
     match name, value:
         case "one", tag:
-            model.append(topic.append(b"x", tag=tag).first_seq, [tag])
+            model.append(topic.append(_data(following), tag=tag).first_seq, [tag])
         case "many", list(tags):
-            model.append(topic.append_many([b"x"] * len(tags), tags=tags).first_seq, tags)
+            data = [_data(following + place) for place in range(len(tags))]
+            model.append(topic.append_many(data, tags=tags).first_seq, tags)
         case "arrow", list(tags):
-            data = pa.array([b"x"] * len(tags))
+            data = pa.array([_data(following + place) for place in range(len(tags))], pa.binary())
             batch = pa.record_batch({"data": data, "tag": pa.array(tags, pa.string())})
             model.append(topic.append_arrow(batch).first_seq, tags)
         case "same", (tag, count):
-            model.append(topic.append([b"x"] * count, tag=tag).first_seq, [tag] * count)
+            data = [_data(following + place) for place in range(count)]
+            model.append(topic.append(data, tag=tag).first_seq, [tag] * count)
         case "delete", (match, before):
             assert topic.delete(match=match, before=before).deleted == model.delete(match, before)
         case "trim", before:
             topic.delete(before=before)
             model.trim(before)
+        case "statistics", _:
+            if not model.is_in_lake:
+                assert topic.statistics().payload_bytes == model.payload_bytes
         case "kill", _:
             world.store.topic("t").secure()
             world.kill()
         case _:
+            model.is_in_lake = model.is_in_lake or name == "relocate"
             (world.reopen if name == "reopen" else getattr(world.store, name))()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from strandline.errors import Invalid, UnknownTopic
 from strandline.settings import TopicConfig, topic_config
 from strandline.topic.append import flush_memory, set_fast_lane
+from strandline.topic.deleted_payload import settle
 from strandline.topic.floors import Floors
 from strandline.topic.state import TopicState
 from strandline.wal import control
@@ -19,6 +20,8 @@ def alter(
         floors.enforce(shard)
         config = topic_config(state.config, options)
         _check_letters(state, config)
+        if config.cap_bytes:
+            settle(state)
         while not _try_alter(state, shard, config):
             # Appends of an fsync topic are under way: they are published in their old class.
             shard.committer.wait_synced(shard.writer.end_lsn)

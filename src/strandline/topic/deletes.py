@@ -13,6 +13,7 @@ from pyroaring import BitMap64
 
 from strandline.errors import Invalid
 from strandline.lake.cold import Cold
+from strandline.topic.deleted_payload import averages_of
 from strandline.topic.pieces import Pieces
 from strandline.topic.state import TopicState
 from strandline.topic.tag_index import TagRange, tag_range
@@ -50,6 +51,9 @@ class Hit(NamedTuple):
     seqs: BitMap64
     floor: int
     payload: int
+    """Of it, ``unsized_payload`` by averages."""
+    unsized: BitMap64
+    unsized_payload: int
 
 
 def hit_by(state: TopicState, pieces: Pieces, message: control.RecordsDeleted) -> Hit:
@@ -62,11 +66,12 @@ def hit_by(state: TopicState, pieces: Pieces, message: control.RecordsDeleted) -
         seqs.remove_range(gap.first_seq, gap.last_seq + 1)
     if state.deleted and (gone := seqs & state.deleted):
         seqs -= gone
-    payload = payload_of(pieces, seqs)
+    unsized, unsized_payload = averages_of(state, seqs)
+    payload = unsized_payload + payload_of(pieces, seqs - unsized if unsized else seqs)
     floor = min(message.before, state.head_seq + 1)
     if floor > state.floor:
         payload += pieces.payload_between(state.floor, floor)
-    return Hit(seqs, floor, payload)
+    return Hit(seqs, floor, payload, unsized, unsized_payload)
 
 
 def apply_delete(state: TopicState, hit: Hit) -> None:
@@ -75,6 +80,9 @@ def apply_delete(state: TopicState, hit: Hit) -> None:
         if hit.seqs:
             state.deleted = hit.seqs if state.deleted is None else state.deleted | hit.seqs
         state.gone_payload += hit.payload
+        if hit.unsized:
+            state.unsized = hit.unsized | state.unsized if state.unsized else hit.unsized
+            state.unsized_payload += hit.unsized_payload
         state.delete_floor = max(state.delete_floor, hit.floor)
 
 

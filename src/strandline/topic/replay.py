@@ -22,6 +22,7 @@ from strandline.lake.cold import Cold
 from strandline.settings import TopicConfig
 from strandline.topic.catalog import Catalog
 from strandline.topic.copying import COPIES_MAX, MESSAGE_SIZE_MIN
+from strandline.topic.deleted_payload import settle
 from strandline.topic.deletes import apply_delete, hit_by
 from strandline.topic.pieces import Pieces
 from strandline.topic.resolving import Owed
@@ -88,6 +89,8 @@ class Replay:
     def finish(self) -> None:
         """Settle what is still in doubt; complain about records of topics never created."""
         self._resolve()
+        for changed in self._catalog.states():
+            settle(changed)
         for topic_id, (next_seq, count) in self._suspects.items():
             state = self._catalog.by_id(topic_id)
             if state is not None and state.next_seq == next_seq:

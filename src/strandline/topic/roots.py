@@ -17,6 +17,7 @@ from strandline.lake.cold import ColdEntry
 from strandline.segment.library import Library
 from strandline.topic import root as root_file
 from strandline.topic.catalog import Catalog
+from strandline.topic.deleted_payload import acquire_settled
 from strandline.topic.pins import Pins
 from strandline.topic.root import GapEntry, Root, ShardEntry, TopicEntry
 from strandline.topic.state import TopicState
@@ -169,9 +170,9 @@ class Roots:
         for shard in self._catalog.shards:
             mine = [state for state in states if state.shard == shard.number]
             for first in range(0, len(mine), _CAPTURED_AT_ONCE):
-                shard.writer.acquire()
+                group = mine[first : first + _CAPTURED_AT_ONCE]
+                acquire_settled(shard.writer, group)
                 try:
-                    group = mine[first : first + _CAPTURED_AT_ONCE]
                     entries += [
                         entry_of(state, replay_lsns, news.get(state.id, 0), copied.get(state.id))
                         for state in group

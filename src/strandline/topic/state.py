@@ -171,6 +171,8 @@ class TopicState:
         "tags",
         "tail",
         "torn",
+        "unsized",
+        "unsized_payload",
         "waiters",
         "waiting",
     )
@@ -198,6 +200,11 @@ class TopicState:
         self.pending_payload = 0
         self.covered_payload = 0
         self.gone_payload = 0
+        self.unsized: BitMap64 | None = None
+        """Deleted records in segments that ``gone_payload`` has with the average size of their
+        block: their own is read later (``topic/deleted_payload.py``)."""
+        self.unsized_payload = 0
+        """What it has for them."""
         self.ceiling = self.ceiling_asked = FIRST_CEILING
         self.ceiling_step = FIRST_CEILING
         self.ceiling_at = 0

@@ -6,6 +6,7 @@ import msgspec
 
 from strandline.lake.cold import ColdSummary
 from strandline.settings import TopicConfig
+from strandline.topic.deleted_payload import settle
 from strandline.topic.state import TopicState
 
 
@@ -27,6 +28,7 @@ class TopicStatistics(msgspec.Struct, frozen=True, kw_only=True):
 
 def statistics_of(state: TopicState) -> TopicStatistics:
     """The topic now. Its floors must have been brought up to date."""
+    settle(state)
     return TopicStatistics(
         name=state.name,
         epoch=state.epoch,

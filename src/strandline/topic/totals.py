@@ -20,7 +20,8 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     records: int
     """Live ones."""
     payload_bytes: int
-    """Of live records."""
+    """Of live records. Those that were deleted since the last checkpoint are subtracted with the
+    average size of their block."""
 
 
 def totals_of(states: Iterable[TopicState]) -> Totals:
