@@ -12,6 +12,7 @@ MATRIX = "server/test_auth_matrix"
 QUOTAS = "server/test_quotas"
 REGISTRY = "unit/security/test_registry"
 SCOPES = "property/test_scopes_model"
+SOCKETS = "server/live/test_ws_admission"
 STREAMS = "server/test_streams_of_tokens"
 TICKETS = "unit/security/test_tickets"
 TOKENS = "unit/security/test_tokens"
@@ -237,6 +238,20 @@ SECURITY = {
         "if False:",
         ADMISSION,
         "test_a_body_is_refused_by_its_head[POST /v0/sql-none]",
+    ),
+    "security: read a WebSocket without a token to the end": Mutant(
+        "server.live.socket:LiveWebSocket._is_too_early",
+        "if self._early <= EARLY_BYTES_MAX:",
+        "if True:",
+        SOCKETS,
+        "test_what_is_not_authenticated_may_send_4_kib[empty fragments]",
+    ),
+    "security: log a traceback for a WebSocket that hangs up": Mutant(
+        "server.sockets:websocket",
+        "except WebSocketDisconnect:",
+        "except ZeroDivisionError:",
+        SOCKETS,
+        "test_noise_leaves_no_line_in_the_log[nothing]",
     ),
     "security: no look at Host": Mutant(
         "server.gates:Gate.check",

@@ -6,10 +6,11 @@
     -> {"op": "publish", "topic": "orders", "records": [{"data": 1}], "request_id": 2}
     <- {"op": "ack", "request_id": 2, "topic": "orders", "first_seq": 3, ...}
 
-Who asks says so by the header ``Authorization``, by ``?token=`` and a ticket, or by the first
-message: ``{"op": "auth", "token": "..."}``. Publishes may follow each other without waiting; acks
-come in their order, and only so many may be on their way. An error names the request; only a
-message that is no message, or who may not be here at all, ends the connection.
+A client authenticates by the header ``Authorization``, by ``?token=`` and a ticket, or by its first
+message: ``{"op": "auth", "token": "..."}``. Until then it may send 4 KiB in all. Publishes may
+follow each other without waiting; acks come in their order, and only so many may be on their way.
+An error names the request; only a message that is no message, or who may not be here at all, ends
+the connection.
 """
 
 from __future__ import annotations
@@ -51,12 +52,14 @@ _MESSAGE = msgspec.json.Decoder(live.Message)
 async def websocket(call: Call) -> Answer:
     """A whole connection, from the handshake to the end."""
     assert isinstance(call.connection, WebSocket)
-    await call.connection.accept()
     quotas = call.parts.auth.quotas
-    connection = _Connection(call, call.connection)
     try:
+        await call.connection.accept()
+        connection = _Connection(call, call.connection)
         await connection.log_in()
         quotas.open_stream(call.who)
+    except WebSocketDisconnect:
+        return Answer({})  # the log has no line: anybody can do this
     except StrandlineError as error:
         connection.refuse(error, None)
         await connection.finish(1008)
@@ -95,6 +98,9 @@ class _Connection:
                 await self._log_in_by_message()
         call.parts.auth.check_live(call.who)
         self._stream.who = call.who
+        protocol = taking(self._socket.scope)
+        if protocol is not None:
+            protocol.is_authenticated = True
 
     async def _log_in_by_message(self) -> None:
         call = self._call

@@ -4,6 +4,9 @@ Frames to many watchers are built once and written straight to their transports 
 the handshake, pings and closing stay with uvicorn. So does reading, but for plain messages: a
 whole text frame of moderate size is unmasked here and offered to whoever answers (``Taker``). What
 he does not take, and all that is not so plain, is handed to uvicorn, frame by frame.
+
+Until the application sets ``is_authenticated``, a connection may send ``EARLY_BYTES_MAX`` in all:
+its first message has a token, and everything after that can wait for the reply.
 """
 
 from __future__ import annotations
@@ -11,13 +14,15 @@ from __future__ import annotations
 import struct
 from typing import Any, Protocol
 
+from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.frames import Opcode
+from websockets.frames import CloseCode, Opcode
 from websockets.http11 import Request
 from websockets.speedups import apply_mask
 
 from strandline.server.transports import NAME, TAKING
 
+EARLY_BYTES_MAX = 4096
 _PLAIN = 0x80 | Opcode.TEXT  # a whole message in one frame
 _MASKED = 0x80
 _SIZE_MAX = 256 * 1024
@@ -39,7 +44,10 @@ class Taker(Protocol):
 class LiveWebSocket(WebSocketsSansIOProtocol):
     """One connection. Owned by the loop's thread."""
 
+    is_authenticated = False
+    """Set by the application."""
     taker: Taker | None = None
+    _early = 0  # bytes that came before it was authenticated
     _heads = 0  # times that something came before the handshake was answered
     _rest = b""  # the beginning of a frame
     _owed = 0  # bytes that uvicorn needs to end the frame that it has begun
@@ -57,7 +65,43 @@ class LiveWebSocket(WebSocketsSansIOProtocol):
         if not self.handshake_complete:
             super().shutdown()
 
+    async def send(self, message: ASGISendEvent) -> None:
+        await super().send(message)
+        if self.initial_response is not None and self.close_sent:
+            self.handshake_complete = True  # refused; else uvicorn logs that it was not answered
+
+    def send_receive_event_to_app(self) -> None:
+        if self.curr_msg_data_type == "text":
+            try:
+                b"".join(self.frames).decode()
+            except UnicodeDecodeError:
+                self._fail(CloseCode.INVALID_DATA, "a text message is not UTF-8")
+                return
+        super().send_receive_event_to_app()
+
+    def _is_too_early(self, size: int) -> bool:
+        """Count bytes of a connection that is not authenticated; close it after too many."""
+        if self.handshake_initiated:
+            self._early += size
+        if self._early <= EARLY_BYTES_MAX:
+            return False
+        if not self.close_sent:
+            reason = f"authenticate before sending more than {EARLY_BYTES_MAX} bytes"
+            self._fail(CloseCode.MESSAGE_TOO_BIG, reason)
+        return True
+
+    def _fail(self, code: CloseCode, reason: str) -> None:
+        """Close, with nothing more read."""
+        self.frames = []
+        self.conn.fail(code, reason)
+        if self.handshake_complete:
+            self.handle_parser_exception()
+        else:
+            self.transport.abort()
+
     def data_received(self, data: bytes) -> None:
+        if not self.is_authenticated and self._is_too_early(len(data)):
+            return
         if not self.handshake_complete:
             self._heads += 1
         if not self.handshake_complete or self._heads > 1:
