@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 ADMISSION = "server/test_admission"
 AUDIT = "unit/security/test_audit"
 AUTH = "server/test_auth"
+BUDGET = "server/test_byte_budget"
 GATES = "server/test_gates"
 MATRIX = "server/test_auth_matrix"
 QUOTAS = "server/test_quotas"
@@ -227,8 +228,8 @@ SECURITY = {
     ),
     "security: read the body of an append without a token": Mutant(
         "server.hot:Hot.plain",
-        "if not parts.auth.is_known(authorization, address):",
-        "if False:",
+        "who = parts.auth.known(authorization, address)",
+        "who = parts.auth.known(authorization, address) or NOBODY",
         ADMISSION,
         "test_the_hot_path_refuses_by_the_head_too[none-24]",
     ),
@@ -252,6 +253,43 @@ SECURITY = {
         "except ZeroDivisionError:",
         SOCKETS,
         "test_noise_leaves_no_line_in_the_log[nothing]",
+    ),
+    "security: one client may hold the whole budget": Mutant(
+        "server.byte_budget:ByteBudget._change",
+        "if held > self._client_bytes_max:",
+        "if False:",
+        BUDGET,
+        "test_unfinished_bodies_count_and_the_next_one_is_refused[application]",
+    ),
+    "security: count no unfinished append": Mutant(
+        "server.hot:Hot.hold",
+        "append.hold.resize(sum(map(len, append.pieces)))",
+        "pass",
+        BUDGET,
+        "test_unfinished_bodies_count_and_the_next_one_is_refused[hot]",
+    ),
+    "security: unpack without counting": Mutant(
+        "server.app:App._take_body",
+        "hold.resize(len(raw) + bodies.unpacked_size(raw, encoding, size_max))\n"
+        "            raw = await run(bodies.unpacked, raw, encoding, size_max)\n"
+        "            hold.resize(len(raw))\n",
+        "raw = await run(bodies.unpacked, raw, encoding, size_max)\n",
+        BUDGET,
+        "test_unpacked_bytes_count",
+    ),
+    "security: count no unfinished message": Mutant(
+        "server.live.socket:LiveWebSocket._count",
+        "hold.resize(unfinished + self._queued)",
+        "hold.resize(self._queued)",
+        BUDGET,
+        "test_unfinished_messages_count_and_the_connection_ends[True]",
+    ),
+    "security: count no message that waits": Mutant(
+        "server.live.socket:LiveWebSocket._count",
+        "hold.resize(unfinished + self._queued)",
+        "hold.resize(unfinished)",
+        BUDGET,
+        "test_messages_that_wait_to_be_answered_count",
     ),
     "security: no look at Host": Mutant(
         "server.gates:Gate.check",

@@ -102,6 +102,18 @@ def test_a_refused_body_that_comes_all_the_same_is_not_an_append(server: Running
     assert server.store.topic("orders").head_seq == before + 1
 
 
+@pytest.mark.parametrize("path", ["/v0/sql", "/v0/command", "/v0/watch"])
+def test_texts_of_queries_are_small(server: Running, path: str):
+    """Decoded, a body takes up to twenty times its bytes: with a token, too."""
+    (route,) = [each for each in ROUTES if each.path == path]
+
+    answer = head_alone(
+        server, route, f"Authorization: Bearer {server.tokens['root']}\r\n", 5 << 20
+    )
+
+    assert answer.status == 413
+
+
 def test_what_a_command_may_not_do_is_said_after_authentication(server: Running):
     """A route that looks for rights in its body keeps its own errors."""
     with Asking(server, "root") as root:
@@ -115,7 +127,7 @@ def test_what_a_command_may_not_do_is_said_after_authentication(server: Running)
     assert again.value.status == 409
 
 
-def head_alone(server: Running, route: Route, authorization: str) -> Answered:
+def head_alone(server: Running, route: Route, authorization: str, size: int = SIZE) -> Answered:
     """The answer to the head of a request whose body never comes."""
     path = route.path
     for name in ("topic", "router", "id", "group", "member", "key", "alias", "wid", "event"):
@@ -124,7 +136,7 @@ def head_alone(server: Running, route: Route, authorization: str) -> Answered:
         raw.send(
             f"{route.method} {path} HTTP/1.1\r\nHost: localhost\r\n{authorization}"
             f"Content-Type: {route.takes[0]}\r\nContent-Encoding: gzip\r\n"
-            f"Content-Length: {SIZE}\r\n\r\n".encode()
+            f"Content-Length: {size}\r\n\r\n".encode()
         )
         return raw.answer()
 

@@ -32,7 +32,7 @@ EVENTS = "text/event-stream"
 Told = TypeVar("Told")
 
 _UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
-_REFUSED_AT_THE_DOOR = frozenset({"throttled", "not_ready", "shutting_down"})
+_REFUSED_AT_THE_DOOR = frozenset({"throttled", "not_ready", "shutting_down", "overloaded"})
 
 
 class Ask(NamedTuple):

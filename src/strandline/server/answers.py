@@ -71,7 +71,7 @@ async def send_problem(send: Send, problem: Problem, more: HeaderList) -> None:
         headers.append((b"retry-after", b"%d" % max(1, math.ceil(problem.retry_after_s))))
     if problem.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
-    if problem.status == 413:
+    if problem.status == 413 or problem.code == "overloaded":
         headers.append((b"connection", b"close"))  # the rest of the body is not wanted
     if problem.status == 405:
         allowed = ", ".join(problem.detail.get("allowed", ()))

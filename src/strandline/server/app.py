@@ -25,10 +25,12 @@ from strandline.security.principal import Principal
 from strandline.server import answers, auditing, bodies, decoding
 from strandline.server.answers import HeaderList
 from strandline.server.auditing import address_of
+from strandline.server.byte_budget import Hold
 from strandline.server.call import Call
 from strandline.server.gates import Gate, check_media
 from strandline.server.parts import Parts
 from strandline.server.paths import Found, Paths
+from strandline.server.quotas import client_of
 from strandline.server.routes import ROUTES
 from strandline.server.routing import Answer, Route
 from strandline.wire.problems import Problem, Refused, problem_of
@@ -117,16 +119,18 @@ class App:
     async def _handled(self, call: Call, route: Route, receive: Receive) -> Answer | Response:
         quotas, address = self._parts.auth.quotas, address_of(call.connection)
         quotas.begin(call.who, address)
+        hold = self._parts.budget.hold(client_of(call.who, address))
         try:
             _check_accept(route, call.accept, call.connection.scope["method"])
-            await self._take_body(call, route, receive)
+            await self._take_body(call, route, receive, hold)
             answer = await route.handler(call)
             await auditing.note(call, route, _status(answer))
             return answer
         finally:
+            hold.release()
             quotas.end(call.who, address)
 
-    async def _take_body(self, call: Call, route: Route, receive: Receive) -> None:
+    async def _take_body(self, call: Call, route: Route, receive: Receive, hold: Hold) -> None:
         headers = call.connection.headers
         told_size = headers.get("content-length")
         has_body = told_size not in (None, "0") or "transfer-encoding" in headers
@@ -135,11 +139,15 @@ class App:
             return
         limits = self._parts.settings.limits
         size_max = min(limits.body_bytes_max, route.body_bytes_max or limits.body_bytes_max)
-        raw = await bodies.received(receive, told_size, size_max) if has_body else b""
+        raw = await bodies.received(receive, told_size, size_max, hold) if has_body else b""
         self._parts.auth.quotas.count(call.who, address_of(call.connection), len(raw))
         encoding = headers.get("content-encoding", "").strip().lower()
         run = self._parts.bridge.run
-        call.raw = await run(bodies.unpacked, raw, encoding, size_max) if encoding else raw
+        if encoding:
+            hold.resize(len(raw) + bodies.unpacked_size(raw, encoding, size_max))
+            raw = await run(bodies.unpacked, raw, encoding, size_max)
+            hold.resize(len(raw))
+        call.raw = raw
         if route.decodes or call.media_type not in ("", decoding.JSON):
             return
         if len(call.raw) > _LARGE:

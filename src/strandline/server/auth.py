@@ -114,18 +114,18 @@ class Auth:
             and authorization[:6].lower() == "basic "
         )
 
-    def is_known(self, authorization: str | None, address: str) -> bool:
-        """Whether ``authenticate`` has accepted this header, and no token has changed since.
+    def known(self, authorization: str | None, address: str) -> Principal | None:
+        """The client, if ``authenticate`` has accepted this header and no token changed since.
 
-        False: call ``authenticate``. For the head of a request that may take the hot path.
+        None: call ``authenticate``. For the head of a request that may take the hot path.
         """
         try:
             self._look()
         except Refused:
-            return False
+            return None
         if authorization is None:
-            return self._open and is_loopback(address)
-        return authorization in self._remembered
+            return LOCAL if self._open and is_loopback(address) else None
+        return self._remembered.get(authorization)
 
     def authenticate(self, authorization: str | None, address: str) -> Principal:
         """Who this is; Refused with 401 when the header names nobody, 429 after many of them."""

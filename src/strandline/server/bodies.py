@@ -7,6 +7,7 @@ import zlib
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive
 
+from strandline.server.byte_budget import Hold
 from strandline.wire.problems import Refused
 
 _GZIP = 16 + zlib.MAX_WBITS
@@ -26,8 +27,8 @@ def is_large(headers: Headers) -> bool:
     return not size.isdigit() or len(size) > 9 or int(size) > _SMALL
 
 
-async def received(receive: Receive, told_size: str | None, size_max: int) -> bytes:
-    """The body as it came."""
+async def received(receive: Receive, told_size: str | None, size_max: int, hold: Hold) -> bytes:
+    """The body as it came, counted while it comes."""
     if told_size is not None and told_size.isascii() and told_size.isdigit():
         if int(told_size[:20]) > size_max:
             raise too_large(size_max)
@@ -35,29 +36,40 @@ async def received(receive: Receive, told_size: str | None, size_max: int) -> by
             return b""
     message = await _next(receive)
     body: bytes = message.get("body", b"")
+    hold.resize(len(body))
     if len(body) <= size_max and not message.get("more_body", False):
         return body
-    pieces, size = [body], len(body)
-    while size <= size_max and message.get("more_body", False):
+    whole = bytearray(body)
+    while len(whole) <= size_max and message.get("more_body", False):
         message = await _next(receive)
-        pieces.append(message.get("body", b""))
-        size += len(pieces[-1])
-    if size > size_max:
+        whole += message.get("body", b"")
+        hold.resize(len(whole))
+    if len(whole) > size_max:
         raise too_large(size_max)
-    return b"".join(pieces)
+    return bytes(whole)
+
+
+def unpacked_size(body: bytes, encoding: str, size_max: int) -> int:
+    """At most so many bytes has a body without its ``Content-Encoding``, if it is whole.
+
+    The last four bytes of gzip are the size, and ``unpacked`` refuses a body that has more.
+    """
+    if encoding in ("", "identity"):
+        return len(body)
+    if encoding not in ("gzip", "x-gzip"):
+        raise Refused(
+            415, "unsupported_media_type", f"bodies are plain or gzip, not {encoding[:40]!r}"
+        )
+    return min(int.from_bytes(body[-4:], "little"), size_max)
 
 
 def unpacked(body: bytes, encoding: str, size_max: int) -> bytes:
     """The body without its ``Content-Encoding``."""
     if encoding in ("", "identity"):
         return body
-    if encoding not in ("gzip", "x-gzip"):
-        raise Refused(
-            415, "unsupported_media_type", f"bodies are plain or gzip, not {encoding[:40]!r}"
-        )
     unpacking = zlib.decompressobj(_GZIP)
     try:
-        plain = unpacking.decompress(body, size_max + 1)
+        plain = unpacking.decompress(body, unpacked_size(body, encoding, size_max) + 1)
     except zlib.error as error:
         raise Refused(400, "invalid_request", f"the body is not gzip: {error}") from error
     if len(plain) > size_max:

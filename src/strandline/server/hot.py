@@ -20,10 +20,11 @@ import structlog
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from strandline.errors import StrandlineError, TopicFull, UnknownTopic
-from strandline.security.principal import Principal
+from strandline.security.principal import NOBODY, Principal
 from strandline.server import appending, repeats
 from strandline.server.gates import Gate
 from strandline.server.parts import Parts
+from strandline.server.quotas import client_of
 from strandline.server.repeats import Append, Repeat
 from strandline.topic.append import Pending
 from strandline.topic.topic import Topic
@@ -147,9 +148,16 @@ class Hot:
         if topic not in parts.handles or parts.draining or not self._is_ours(asked(b"host")):
             return None
         authorization = _text(asked(b"authorization"))
-        if not parts.auth.is_known(authorization, address):
+        who = parts.auth.known(authorization, address)
+        if who is None:
             return None
-        return Append(topic, media_type, authorization, _text(asked(b"idempotency-key")))
+        return Append(topic, media_type, authorization, _text(asked(b"idempotency-key")), who)
+
+    def hold(self, append: Append, address: str) -> None:
+        """Count an unfinished body; Refused with 503 when there is no room for it."""
+        if append.hold is None:
+            append.hold = self.parts.budget.hold(client_of(append.who, address))
+        append.hold.resize(sum(map(len, append.pieces)))
 
     def _is_ours(self, host: bytes | None) -> bool:
         if host in self._hosts:
@@ -214,7 +222,7 @@ class Hot:
             return None
         data = repeats.lone_data(body, self._depth_max) if repeat.is_json else None
         if data is None or not repeat.is_open(topic.config):
-            append = Append(repeat.name, repeat.media_type, repeat.authorization, None)
+            append = Append(repeat.name, repeat.media_type, repeat.authorization, None, NOBODY)
             append.pieces.append(body)
             return self.take(append, address, common)
         began = self._monotonic()

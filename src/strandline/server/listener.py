@@ -18,6 +18,7 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from strandline.env.clock import Clock
+from strandline.server.byte_budget import ByteBudget
 from strandline.server.connections import Connections
 from strandline.server.door import Door
 from strandline.server.gates import Gate
@@ -43,11 +44,13 @@ class Listener:
         settings: ServerSettings,
         clock: Clock,
         proxies: Proxies,
+        budget: ByteBudget,
         context: ssl.SSLContext | None,
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._proxies = proxies
+        self._budget = budget
         self._context = context
         self._state = ServerState()
         self.connections = Connections(settings.limits)
@@ -122,7 +125,13 @@ class Listener:
 
     def _make_protocol(self) -> Protocol:
         protocol = Protocol(
-            self._config, self._state, self.connections, self._proxies, self._settings, self._heads
+            self._config,
+            self._state,
+            self.connections,
+            self._proxies,
+            self._budget,
+            self._settings,
+            self._heads,
         )
         protocol.hot = self._hot
         return protocol

@@ -34,6 +34,7 @@ _ALWAYS = (
     "not_ready",
     "shutting_down",
     "unavailable",
+    "overloaded",
 )
 """What any route may answer."""
 _TEXT = {"type": "string", "minLength": 1}

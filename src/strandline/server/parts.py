@@ -6,6 +6,7 @@ from strandline.env.clock import Clock
 from strandline.pipelines.schedule.schedule import Schedule
 from strandline.server.auth import Auth
 from strandline.server.bridge import Bridge
+from strandline.server.byte_budget import ByteBudget
 from strandline.server.counters import Counters
 from strandline.server.durable import Durable
 from strandline.server.fullness import Fullness
@@ -26,6 +27,7 @@ class Parts:
         clock: Clock,
         bridge: Bridge,
         auth: Auth,
+        budget: ByteBudget,
         hub: Hub,
         schedule: Schedule,
     ) -> None:
@@ -35,6 +37,8 @@ class Parts:
         self.bridge = bridge
         self.auth = auth
         """Who asks, and whether he may: ``authenticate``, ``authorise``."""
+        self.budget = budget
+        """The memory that requests may hold."""
         self.hub = hub
         """Live delivery: who waits for which topic."""
         self.schedule = schedule

@@ -26,6 +26,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from strandline.server import strictness, transports
+from strandline.server.byte_budget import NOT_AUTHENTICATED, ByteBudget
 from strandline.server.connections import Connections
 from strandline.server.hot import Heads, Hot, Waiting
 from strandline.server.proxies import Proxies
@@ -36,6 +37,9 @@ from strandline.wire.problems import Problem, Refused, problem_of
 _LOG = structlog.get_logger("strandline.server")
 _LINE_MAX = 1000  # answers that may wait for a sync before no more is read
 _HEAD_ENDS = b"\r\n\r\n"
+_HEAD_FREE = 4096  # unfinished heads of at most this size are not counted
+_PIPELINE_FREE = 16  # nor are so many requests that wait for the answers before them
+_REQUEST_SIZE = 4096  # what each of the others counts
 _LINGER_S = 2.0  # how long a client may take to read why its connection ends
 
 
@@ -48,6 +52,7 @@ class Protocol(HttpToolsProtocol):
         state: ServerState,
         connections: Connections,
         proxies: Proxies,
+        budget: ByteBudget,
         settings: ServerSettings,
         heads: Heads,
     ) -> None:
@@ -59,6 +64,7 @@ class Protocol(HttpToolsProtocol):
         self._heads = heads
         self._all = connections
         self._proxies = proxies
+        self._hold = budget.hold(NOT_AUTHENTICATED)  # of heads, and of requests that wait
         self._limits = settings.limits
         self._stuck_s_max = settings.limits.receive_s_max + settings.live.patience_s
         self._address = ""
@@ -97,6 +103,7 @@ class Protocol(HttpToolsProtocol):
         self._all.remove(self, self._address)
         self._ended = True
         self.pipeline.clear()
+        self._release()
         self._let_go()
         super().connection_lost(exc)
 
@@ -129,6 +136,7 @@ class Protocol(HttpToolsProtocol):
                 self._head_fed += self._fed
                 if self._head_fed > self._limits.header_bytes_max:
                     self._refuse(strictness.headers_too_large(self._limits).problem)
+            self._count()
         self._write_ready()
         if len(self._line) > _LINE_MAX or self.flow.write_paused:
             self.flow.pause_reading()
@@ -183,8 +191,29 @@ class Protocol(HttpToolsProtocol):
     def cut(self) -> None:
         """Close now, whatever is under way."""
         self._all.remove(self, self._address)
+        self._release()
         self._let_go()
         self.transport.abort()
+
+    # -- the budget
+
+    def _count(self) -> None:
+        """Hold in the budget what is unfinished or waits; 503 when there is no room for it."""
+        append, hot = self._append, self.hot
+        size = self._head_fed if self._in_head and self._head_fed > _HEAD_FREE else 0
+        size += max(0, len(self.pipeline) - _PIPELINE_FREE) * _REQUEST_SIZE
+        try:
+            self._hold.resize(size)
+            if append is not None and hot is not None:
+                hot.hold(append, self._sender(self.headers))
+        except Refused as error:
+            self.pipeline.clear()
+            self._refuse(error.problem)
+
+    def _release(self) -> None:
+        self._hold.release()
+        if self._append is not None and self._append.hold is not None:
+            self._append.hold.release()
 
     # -- a request
 
@@ -276,6 +305,8 @@ class Protocol(HttpToolsProtocol):
             super().on_body(append.body)
             super().on_message_complete()
             return
+        if append.hold is not None:
+            append.hold.release()
         if self._head_of == self._begun:
             hot.remember(self._head, append, self.headers)
         self._tell(answer)
@@ -361,6 +392,8 @@ class Protocol(HttpToolsProtocol):
         """Nothing is under way: begin what waits behind it, or end."""
         if self.pipeline and not self._line:
             self._start_asgi_task(*self.pipeline.pop())
+            if self._hold.size:
+                self._count()
         elif self._last_words is not None:
             self._end_after(self._last_words)
         else:
@@ -392,6 +425,7 @@ class Protocol(HttpToolsProtocol):
         """Tell what is wrong, behind the answers that are still owed, and close."""
         if self._receiving and not self._in_head and self._append is None:
             self._drop_cycle()
+        self._release()
         self._receiving = False
         self._append = None
         self._end_after(self._heads.problem(problem, self.server_state.default_headers, close=True))

@@ -73,7 +73,7 @@ class Quotas:
 
     def begin(self, who: Principal, address: str, size: int = 0) -> None:
         """A request comes; 429 when it is one too many. Whoever begins must end."""
-        key = _key(who, address)
+        key = client_of(who, address)
         if self._bytes is not None:
             self._admit_bytes(self._bytes, key)
         if self._requests is not None:
@@ -91,14 +91,14 @@ class Quotas:
     def message(self, who: Principal, address: str, size: int) -> None:
         """A message comes on a stream that is open; 429 when there were too many bytes."""
         if self._bytes is not None:
-            key = _key(who, address)
+            key = client_of(who, address)
             self._admit_bytes(self._bytes, key)
             self._bytes.pour(key, size)
 
     def count(self, who: Principal, address: str, size: int) -> None:
         """So many bytes came, or go."""
         if self._bytes is not None:
-            self._bytes.pour(_key(who, address), size)
+            self._bytes.pour(client_of(who, address), size)
 
     def _admit_bytes(self, counted: Bucket, key: str) -> None:
         wait_s = counted.debt_s(key)
@@ -119,7 +119,7 @@ class Quotas:
 
     def end(self, who: Principal, address: str) -> None:
         """A request was answered."""
-        _less(self._in_flight, _key(who, address))
+        _less(self._in_flight, client_of(who, address))
 
     def open_stream(self, who: Principal) -> None:
         """A stream begins; 429 when it is one too many. Whoever opens must close."""
@@ -168,7 +168,8 @@ def _network(address: str) -> str:
     return str(ipaddress.IPv6Network((found, 64), strict=False))
 
 
-def _key(who: Principal, address: str) -> str:
+def client_of(who: Principal, address: str) -> str:
+    """Under which name a request counts."""
     return network_of(address) if who.kind == "local" else who.id
 
 

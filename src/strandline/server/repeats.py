@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
+from strandline.security.principal import Principal
 from strandline.server.asked import JSON
+from strandline.server.byte_budget import Hold
 from strandline.settings import TopicConfig
 from strandline.topic.topic import Topic
 
@@ -26,16 +28,25 @@ Headers = list[tuple[bytes, bytes]]
 class Append:
     """A plain append whose body is arriving. Owned by the loop's thread."""
 
-    __slots__ = ("authorization", "idempotency_key", "media_type", "pieces", "topic")
+    __slots__ = ("authorization", "hold", "idempotency_key", "media_type", "pieces", "topic", "who")
 
     def __init__(
-        self, topic: str, media_type: str, authorization: str | None, idempotency_key: str | None
+        self,
+        topic: str,
+        media_type: str,
+        authorization: str | None,
+        idempotency_key: str | None,
+        who: Principal,
     ) -> None:
         self.topic = topic
         self.media_type = media_type
         self.authorization = authorization
         self.idempotency_key = idempotency_key
+        self.who = who
+        """The client, as its head was authenticated."""
         self.pieces: list[bytes] = []
+        self.hold: Hold | None = None
+        """What an unfinished body holds of the budget."""
 
     @property
     def body(self) -> bytes:

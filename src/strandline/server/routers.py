@@ -20,6 +20,7 @@ from strandline.routers.routers import RouterStatistics
 from strandline.server.call import Call
 from strandline.server.making import check_count
 from strandline.server.routing import OPEN, Answer, Route
+from strandline.settings import MIB
 from strandline.wire.problems import Refused
 from strandline.wire.routers import (
     RouterDeleted,
@@ -160,6 +161,7 @@ ROUTES: tuple[Route, ...] = (
         needs=OPEN,  # its topics are in the body
         summary="Forward the records of a topic into another.",
         body=RouterOptions,
+        body_bytes_max=MIB,
         answers={200: RouterPut, 201: RouterPut},
         errors=("topic_not_found", "router_cycle", "topic_exists_incompatible"),
     ),

@@ -34,6 +34,7 @@ from strandline.server import binding, pipelines, tls
 from strandline.server.app import make_app
 from strandline.server.auth import Auth
 from strandline.server.bridge import Bridge
+from strandline.server.byte_budget import ByteBudget
 from strandline.server.door import Door
 from strandline.server.listener import Listener
 from strandline.server.live.hub import Hub
@@ -69,6 +70,7 @@ class Serving:
         self._clock = clock or SystemClock()
         self._disk = disk
         self._objects = objects
+        self._budget = ByteBudget(settings.limits)
         self._context = tls.make_context(settings.tls)
         self._schedule = Schedule(  # before anything is bound: a bad declaration is told at once
             settings.data,
@@ -109,7 +111,7 @@ class Serving:
         proxies = Proxies(self.settings.trusted_proxies)
         door = Door(self._clock, proxies)
         sockets = self._bind()
-        listener = Listener(door, self.settings, self._clock, proxies, self._context)
+        listener = Listener(door, self.settings, self._clock, proxies, self._budget, self._context)
         self.listener = listener
         try:
             with self._signals():
@@ -172,6 +174,7 @@ class Serving:
             clock=clock,
             bridge=bridge,
             auth=auth,
+            budget=self._budget,
             hub=hub,
             schedule=self._schedule,
         )

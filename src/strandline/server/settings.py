@@ -26,6 +26,10 @@ class RequestLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     body_bytes_max: int = 64 * MIB
     """Largest body, packed and unpacked."""
 
+    in_flight_bytes_max: int = 256 * MIB
+    """Bytes of all requests that are being received or answered: bodies, packed and unpacked, and
+    messages of WebSockets. One client gets half of it. At least four times ``body_bytes_max``."""
+
     header_bytes_max: int = 32 * KIB
     """All headers of a request together, its first line included."""
 

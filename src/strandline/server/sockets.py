@@ -33,6 +33,7 @@ from strandline.server.live.outlets import Outlet, QueueOutlet, TransportOutlet
 from strandline.server.live.streams import Stream
 from strandline.server.live.subscriptions import Wish, prefix_of, wish_of
 from strandline.server.publishing import Acks, body_of, refusal
+from strandline.server.quotas import client_of
 from strandline.server.routing import OPEN, Answer, Route
 from strandline.server.transports import taking, transport_of
 from strandline.server.wished import Meant, named
@@ -100,7 +101,8 @@ class _Connection:
         self._stream.who = call.who
         protocol = taking(self._socket.scope)
         if protocol is not None:
-            protocol.is_authenticated = True
+            client = client_of(call.who, address_of(self._socket))
+            protocol.hold = call.parts.budget.hold(client)
 
     async def _log_in_by_message(self) -> None:
         call = self._call

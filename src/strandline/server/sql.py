@@ -32,6 +32,7 @@ from strandline.server.event_stream import EVENTS, RECHECK_S, EventStream, frame
 from strandline.server.naming import Needed, Sight, check
 from strandline.server.opened import check_room
 from strandline.server.routing import OPEN, Answer, Route
+from strandline.settings import MIB
 from strandline.wire import results as wire
 from strandline.wire.results import ARROW, NDJSON
 
@@ -219,6 +220,7 @@ def _described(found: Description) -> wire.Remembered:
 
 
 _RESULTS = (JSON, NDJSON, ARROW)
+_BODY_BYTES_MAX = 4 * MIB  # decoded, a JSON body takes up to twenty times its bytes
 _route = partial(Route, needs=OPEN, errors=("forbidden", "not_found", "topic_not_found"))
 
 ROUTES: tuple[Route, ...] = (
@@ -228,6 +230,7 @@ ROUTES: tuple[Route, ...] = (
         handler=command,
         summary="Do what a command says; it needs rights on every event that it names.",
         body=wire.Command,
+        body_bytes_max=_BODY_BYTES_MAX,
         takes=(JSON, wire.COMMAND),
         answers={200: wire.Result},
         gives=(*_RESULTS, wire.VEGA, wire.PNG),
@@ -238,6 +241,7 @@ ROUTES: tuple[Route, ...] = (
         handler=sql,
         summary="Ask a SELECT; it needs read of every topic that it names.",
         body=wire.Sql,
+        body_bytes_max=_BODY_BYTES_MAX,
         takes=(JSON, wire.SQL),
         answers={200: wire.Result},
         gives=_RESULTS,

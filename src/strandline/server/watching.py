@@ -33,6 +33,7 @@ from strandline.server.live.subscriptions import Wish, prefix_of, wish_of
 from strandline.server.routing import OPEN, Answer, Route
 from strandline.server.transports import transport_of
 from strandline.server.wished import life_of, named, of_patterns
+from strandline.settings import MIB
 from strandline.topic.topic import Topic
 from strandline.wire import live
 
@@ -281,6 +282,7 @@ ROUTES = (
         summary="Make a watch session: topics, patterns and filters to be told of",
         query=live.WatchQuery,
         body=live.WatchRequest,
+        body_bytes_max=MIB,
         answers={200: live.WatchAnswer},
         errors=("topic_not_found", "forbidden", "throttled"),
     ),

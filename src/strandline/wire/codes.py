@@ -49,6 +49,7 @@ CODES: dict[str, Code] = {
     "not_ready": Code(503, "the store is being opened: see detail.replay_progress"),
     "shutting_down": Code(503, "the server, or what was asked for, is going down"),
     "unavailable": Code(503, "the disk or an object store does not answer"),
+    "overloaded": Code(503, "requests hold too much of the server's memory: see Retry-After"),
     "disk_full": Code(507, "no room for another write"),
 }
 

@@ -5,7 +5,7 @@ the handshake, pings and closing stay with uvicorn. So does reading, but for pla
 whole text frame of moderate size is unmasked here and offered to whoever answers (``Taker``). What
 he does not take, and all that is not so plain, is handed to uvicorn, frame by frame.
 
-Until the application sets ``is_authenticated``, a connection may send ``EARLY_BYTES_MAX`` in all:
+Until the application sets ``hold``, a connection may send ``EARLY_BYTES_MAX`` in all:
 its first message has a token, and everything after that can wait for the reply.
 """
 
@@ -14,18 +14,23 @@ from __future__ import annotations
 import struct
 from typing import Any, Protocol
 
-from uvicorn._types import ASGISendEvent
+from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
+from uvicorn.config import Config
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.frames import CloseCode, Opcode
+from uvicorn.server import ServerState
+from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Request
 from websockets.speedups import apply_mask
 
+from strandline.server.byte_budget import Hold
 from strandline.server.transports import NAME, TAKING
+from strandline.wire.problems import Refused
 
 EARLY_BYTES_MAX = 4096
 _PLAIN = 0x80 | Opcode.TEXT  # a whole message in one frame
 _MASKED = 0x80
 _SIZE_MAX = 256 * 1024
+_MESSAGE_SIZE = 256  # what a message takes besides its bytes
 _NO_MASK = bytes(4)
 
 
@@ -44,13 +49,21 @@ class Taker(Protocol):
 class LiveWebSocket(WebSocketsSansIOProtocol):
     """One connection. Owned by the loop's thread."""
 
-    is_authenticated = False
-    """Set by the application."""
+    hold: Hold | None = None
+    """What its messages hold of the budget. The application sets it, once it is authenticated."""
     taker: Taker | None = None
+    _queued = 0  # bytes of messages that are whole and not answered
+    _current = 0  # of the one that is being answered
     _early = 0  # bytes that came before it was authenticated
     _heads = 0  # times that something came before the handshake was answered
     _rest = b""  # the beginning of a frame
     _owed = 0  # bytes that uvicorn needs to end the frame that it has begun
+
+    def __init__(
+        self, config: Config, server_state: ServerState, app_state: dict[str, Any]
+    ) -> None:
+        super().__init__(config, server_state, app_state)
+        self._message = bytearray()  # an unfinished one
 
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)
@@ -70,14 +83,68 @@ class LiveWebSocket(WebSocketsSansIOProtocol):
         if self.initial_response is not None and self.close_sent:
             self.handshake_complete = True  # refused; else uvicorn logs that it was not answered
 
+    async def receive(self) -> ASGIReceiveEvent:
+        self._queued -= self._current  # it is answered
+        self._current = 0
+        self._count()
+        message = await super().receive()
+        if message["type"] == "websocket.receive":
+            data = message.get("text") or message.get("bytes") or b""
+            self._current = len(data) + _MESSAGE_SIZE
+        return message
+
+    def handle_text(self, event: Frame) -> None:
+        self.curr_msg_data_type = "text"
+        self._begin_message(event)
+
+    def handle_bytes(self, event: Frame) -> None:
+        self.curr_msg_data_type = "bytes"
+        self._begin_message(event)
+
+    def _begin_message(self, event: Frame) -> None:
+        self._message += event.data
+        if event.fin:
+            self.send_receive_event_to_app()
+
+    def handle_cont(self, event: Frame) -> None:
+        self._begin_message(event)
+
     def send_receive_event_to_app(self) -> None:
+        data, self._message = bytes(self._message), bytearray()
+        if self.close_sent:
+            return
         if self.curr_msg_data_type == "text":
             try:
-                b"".join(self.frames).decode()
+                text = data.decode()
             except UnicodeDecodeError:
                 self._fail(CloseCode.INVALID_DATA, "a text message is not UTF-8")
                 return
-        super().send_receive_event_to_app()
+            self.queue.put_nowait({"type": "websocket.receive", "text": text})
+            self._queued += len(text) + _MESSAGE_SIZE
+        else:
+            self.queue.put_nowait({"type": "websocket.receive", "bytes": data})
+            self._queued += len(data) + _MESSAGE_SIZE
+        if not self.read_paused:
+            self.read_paused = True
+            self.transport.pause_reading()
+
+    def _count(self) -> None:
+        """Hold in the budget what is unfinished or not answered; close when there is no room."""
+        hold = self.hold
+        if hold is None:
+            return
+        unfinished = len(self._rest) + len(self._message) + len(self.conn.reader.buffer)
+        try:
+            hold.resize(unfinished + self._queued)
+        except Refused:
+            if not self.close_sent:
+                self._fail(CloseCode.TRY_AGAIN_LATER, "the server is overloaded: retry later")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.hold is not None:
+            self.hold.release()
+            self.hold = None
+        super().connection_lost(exc)
 
     def _is_too_early(self, size: int) -> bool:
         """Count bytes of a connection that is not authenticated; close it after too many."""
@@ -92,7 +159,7 @@ class LiveWebSocket(WebSocketsSansIOProtocol):
 
     def _fail(self, code: CloseCode, reason: str) -> None:
         """Close, with nothing more read."""
-        self.frames = []
+        self._message.clear()
         self.conn.fail(code, reason)
         if self.handshake_complete:
             self.handle_parser_exception()
@@ -100,13 +167,14 @@ class LiveWebSocket(WebSocketsSansIOProtocol):
             self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        if not self.is_authenticated and self._is_too_early(len(data)):
+        if self.hold is None and self._is_too_early(len(data)):
             return
         if not self.handshake_complete:
             self._heads += 1
         if not self.handshake_complete or self._heads > 1:
             # Who sends frames before the answer is there has uvicorn read all of them.
             super().data_received(data)
+            self._count()
             return
         data = self._rest + data if self._rest else data
         self._rest = b""
@@ -120,6 +188,7 @@ class LiveWebSocket(WebSocketsSansIOProtocol):
                 self._rest = data[at:]
                 break
             at = behind
+        self._count()
         if self.taker is not None:
             self.taker.flush()
 
