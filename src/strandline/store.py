@@ -401,7 +401,7 @@ class Store(Doors):
         self._space = SpaceWatch(disk, layout, self._shards, self._settings.space)
         self._space.make_room()
         reopen.quarantine_orphans(disk, layout, roots, found)
-        reopen.declare_lost_tails(found, self._shards, disk.boot_id())
+        reopen.declare_lost_tails(found, self._shards)
         self._routers.load()
         self._make_jobs()
 

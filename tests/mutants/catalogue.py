@@ -222,10 +222,24 @@ MUTANTS = {
     ),
     "use the seqs of a lost tail again": Mutant(
         "topic.reopen:may_have_lost",
-        'return durability == "memory" or not same_boot',
+        'return durability == "memory" or not found.page_cache_kept',
         "return False",
         "test_lost_tails",
         "test_a_power_loss_right_after_a_clean_close_and_one_append_is_reported[disk]",
+    ),
+    "take the boot for the page cache": Mutant(
+        "wal.files:ShardFiles.page_cache",
+        "self.disk.page_cache_id(self.directory)",
+        "self.disk.boot_id()",
+        "test_lost_tails",
+        "test_a_remount_is_reported_as_a_power_loss_is[disk]",
+    ),
+    "take an unknown page cache for the same": Mutant(
+        "env.page_cache:page_cache_id",
+        "or os.urandom(16).hex()",
+        'or ""',
+        "unit/env/test_page_cache",
+        "test_what_cannot_be_identified_never_equals_an_earlier_id",
     ),
     "give seqs out before they are reserved": Mutant(
         "topic.append:reserve",
@@ -236,10 +250,10 @@ MUTANTS = {
     ),
     "hide a loss from the opening after a kill": Mutant(
         "topic.reopen:declare_lost_tails",
-        "hiding = [] if same_boot else shards",
+        "hiding = [] if found.page_cache_kept else shards",
         "hiding = []",
         "test_lost_tails",
-        "test_a_kill_while_losses_are_being_declared_does_not_hide_them[disk]",
+        "test_a_kill_while_losses_are_being_declared_does_not_hide_them[disk-power]",
     ),
     "take records behind the last word of a close": Mutant(
         "topic.ending:end_shard",

@@ -240,7 +240,7 @@ class _Restorer:
                     file_size=0,
                     previous=previous,
                     durable_upto=piece.first_lsn,
-                    boot=0,
+                    page_cache=0,
                     created_us=piece.ts_first,
                 )
                 self._disk.durable_replace(files.path(piece.first_lsn), _file_of(header, content))

@@ -28,6 +28,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from strandline.env import page_cache
 from strandline.env.direct_file import OsDirectFile, write_direct
 
 Buffer = bytes | bytearray | memoryview
@@ -115,7 +116,11 @@ class Disk(Protocol):
     """A file system. Paths are strings; every failure is an OSError. Safe from many threads."""
 
     def boot_id(self) -> str:
-        """Changes when the machine restarts, and with it the page cache is gone."""
+        """Changes when the machine restarts."""
+        ...
+
+    def page_cache_id(self, path: str) -> str:
+        """Which page cache has the unsynced writes of a directory; another one when it is gone."""
         ...
 
     def random_id(self) -> bytes:
@@ -313,12 +318,10 @@ class OsDisk:
     """The file system of this machine."""
 
     def boot_id(self) -> str:
-        try:
-            with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-                return file.read().strip()
-        except OSError:
-            # Without a boot id every unclean end counts as a power loss: safe, only less kind.
-            return os.urandom(16).hex()
+        return page_cache.boot_id()
+
+    def page_cache_id(self, path: str) -> str:
+        return page_cache.page_cache_id(path)
 
     def random_id(self) -> bytes:
         return os.urandom(16)

@@ -10,6 +10,8 @@ how calls are watched and made to fail. The disk that crashed stays as it is, so
 can give any number of crash states; a new disk is clean: no locks, no faults, no hook, no counts.
 
     crash(choices)   power loss: a new boot id, unsynced sectors and names by choice
+    remount(choices) the file system failed and was mounted again: loses what a power loss does,
+                     with the same boot id
     kill()           SIGKILL: the same boot id, everything written is there and still unsynced
     power_off()      the old world ends: every later call on it raises OSError. It comes first
                      where threads are at work, or the new disk lacks what they are told
@@ -50,6 +52,7 @@ class SimDisk:
         self._seed = seed
         self._ids = 0
         self._boot = 1
+        self._mount = 1
         self._volume = Volume(capacity)
         self._calls = Calls()
         self._locked: set[Sectors] = set()
@@ -115,20 +118,25 @@ class SimDisk:
         reorder_names: bool = False,
     ) -> SimDisk:
         """A new disk in a state that a power loss at this moment may leave."""
-        if sector not in (SECTOR, PAGE):
-            raise ValueError(f"torn at {SECTOR} or {PAGE} bytes, not {sector}")
-        chooser = Uniform(choices) if isinstance(choices, random.Random) else choices
-        with self._calls.lock:
-            volume = self._volume.after_power_loss(
-                chooser, page=sector == PAGE, reorder_names=reorder_names
-            )
-        return self._restarted(volume, self._boot + 1)
+        volume = self._survivor(choices, sector=sector, reorder_names=reorder_names)
+        return self._restarted(volume, boot=self._boot + 1, mount=1)
+
+    def remount(
+        self,
+        choices: random.Random | Choices,
+        *,
+        sector: int = SECTOR,
+        reorder_names: bool = False,
+    ) -> SimDisk:
+        """The same for a file system that went away and was mounted again without a restart."""
+        volume = self._survivor(choices, sector=sector, reorder_names=reorder_names)
+        return self._restarted(volume, boot=self._boot, mount=self._mount + 1)
 
     def kill(self) -> SimDisk:
         """A new disk as the next process finds it after SIGKILL."""
         with self._calls.lock:
             volume = self._volume.fork()
-        return self._restarted(volume, self._boot)
+        return self._restarted(volume, boot=self._boot, mount=self._mount)
 
     def crash_states(
         self,
@@ -154,6 +162,10 @@ class SimDisk:
     def boot_id(self) -> str:
         self._calls.enter("boot_id", "")
         return f"00000000-0000-4000-8000-{self._boot:012x}"
+
+    def page_cache_id(self, path: str) -> str:
+        self._calls.enter("page_cache_id", path)
+        return f"boot {self._boot} mount {self._mount}"
 
     def random_id(self) -> bytes:
         """Sixteen bytes that follow from the seed and never come twice in one line of disks."""
@@ -311,9 +323,21 @@ class SimDisk:
         with self._calls.lock:
             return self._volume.find(path)
 
-    def _restarted(self, volume: Volume, boot: int) -> SimDisk:
+    def _survivor(
+        self, choices: random.Random | Choices, *, sector: int, reorder_names: bool
+    ) -> Volume:
+        if sector not in (SECTOR, PAGE):
+            raise ValueError(f"torn at {SECTOR} or {PAGE} bytes, not {sector}")
+        chooser = Uniform(choices) if isinstance(choices, random.Random) else choices
+        with self._calls.lock:
+            return self._volume.after_power_loss(
+                chooser, page=sector == PAGE, reorder_names=reorder_names
+            )
+
+    def _restarted(self, volume: Volume, *, boot: int, mount: int) -> SimDisk:
         disk = SimDisk(seed=self._seed)
         disk._volume = volume
         disk._boot = boot
+        disk._mount = mount
         disk._ids = self._ids
         return disk

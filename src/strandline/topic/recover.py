@@ -67,7 +67,8 @@ class Recovered:
         self.logs: dict[int, ShardLog] = {}
         self.files: dict[int, ShardFiles] = {}
         self.clean = True
-        self.boot = 0
+        self.page_cache_kept = False
+        """Whether the page cache that the last writer wrote into still exists."""
         self.term = 0
         self.last_ts = 0
         self.records = 0
@@ -290,6 +291,7 @@ def _replay(found: Recovered, *, tolerate: bool, progress: Progress) -> None:
     newest = max((header.term for log in logs for header in log.headers), default=0)
     total = sum(log.files.allocated() for log in logs)
     done = 0
+    caches: list[bool] = []
     # What is missing at either end of a shard may be younger than what other shards still say, so
     # with more than one it is told last: a topic that goes on elsewhere may have lost some here.
     alone = len({*found.logs, *found.durable}) == 1
@@ -313,9 +315,11 @@ def _replay(found: Recovered, *, tolerate: bool, progress: Progress) -> None:
                 # The last word itself may lie before a checkpoint by a writer that wrote no more.
                 at_rest = found.closed.get(log.files.shard) == log.end_lsn > header.first_lsn
                 found.clean = found.clean and (replay.closed or at_rest)
-                found.boot = header.boot or found.boot
+                if header.page_cache:
+                    caches.append(header.page_cache == log.files.page_cache())
         done += log.files.entries[place].size
         progress("log", done, total)
+    found.page_cache_kept = bool(caches) and all(caches)
     replay.lose(late)
     replay.finish()
     for log in logs:

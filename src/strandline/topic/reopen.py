@@ -21,7 +21,7 @@ from strandline.topic.replay import lose_tail
 from strandline.topic.roots import Roots
 from strandline.topic.state import TopicState
 from strandline.wal import control
-from strandline.wal.codec import FILE_HEADER_SIZE, boot_number
+from strandline.wal.codec import FILE_HEADER_SIZE
 from strandline.wal.recovery import ShardLog
 from strandline.wal.shard import Shard
 
@@ -55,20 +55,16 @@ def set_aside_cut_files(disk: Disk, log: ShardLog) -> None:
             disk.remove(f"{log.files.directory}/{name}")
 
 
-def declare_lost_tails(found: Recovered, shards: list[Shard], boot_id: str) -> list[TopicState]:
+def declare_lost_tails(found: Recovered, shards: list[Shard]) -> list[TopicState]:
     """Put on the log which topics may have lost acknowledged records; the topics."""
-    lost = []
-    same_boot = found.boot == boot_number(boot_id)
-    for state in found.catalog.states():
-        if may_have_lost(state, clean=found.clean, same_boot=same_boot):
-            lost.append(state)
+    lost = [state for state in found.catalog.states() if may_have_lost(state, found)]
     if not lost:
         return lost
-    # Until every loss is on the log, a file that says this boot would tell the next opening after
-    # a kill that nothing can be lost. In the same boot it would be right.
-    hiding = [] if same_boot else shards
+    # Until every loss is on the log, a file with the identity of this page cache would tell the
+    # next opening after a kill that nothing can be lost. If the cache is kept it would be right.
+    hiding = [] if found.page_cache_kept else shards
     for shard in hiding:
-        shard.writer.hide_boot()
+        shard.writer.hide_page_cache()
     for shard in shards:
         _declare(shard, [state for state in lost if state.shard == shard.number])
     try:
@@ -77,20 +73,20 @@ def declare_lost_tails(found: Recovered, shards: list[Shard], boot_id: str) -> l
     except DiskFull:
         return lost  # the store opens for reading; an append has to find room for this first
     for shard in hiding:
-        shard.writer.show_boot()
+        shard.writer.show_page_cache()
     return lost
 
 
-def may_have_lost(state: TopicState, *, clean: bool, same_boot: bool) -> bool:
+def may_have_lost(state: TopicState, found: Recovered) -> bool:
     """Whether seqs above the recovered head may have been given out."""
     if state.ceiling < state.next_seq:
         return False
     durability = state.config.durability
     if durability == "ephemeral":
         return True
-    if clean or durability == "fsync":
+    if found.clean or durability == "fsync":
         return False
-    return durability == "memory" or not same_boot
+    return durability == "memory" or not found.page_cache_kept
 
 
 def forget_ephemeral(state: TopicState, shard: Shard) -> None:

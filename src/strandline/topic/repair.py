@@ -43,7 +43,6 @@ from strandline.topic.root import Root
 from strandline.topic.state import TopicState
 from strandline.topic.verify import Problem, verify_held
 from strandline.wal import control
-from strandline.wal.codec import boot_number
 from strandline.wal.files import first_lsn_of
 
 _IN_META_ONLY = {"system", "closed", "checkpoint"}
@@ -275,8 +274,7 @@ class _Repair:
             )
         if lost:
             state.epoch = max(state.epoch + 1, self._clock.now_us())
-        same_boot = found.boot == boot_number(self._disk.boot_id())
-        if reopen.may_have_lost(state, clean=found.clean, same_boot=same_boot):
+        if reopen.may_have_lost(state, found):
             epoch = max(state.epoch + 1, self._clock.now_us())
             lose_tail(state, control.TailLost(state.next_seq, state.ceiling, epoch, "lost"))
         state.ceiling = state.ceiling_asked = state.next_seq - 1

@@ -76,7 +76,8 @@ class FileHeader(msgspec.Struct, frozen=True, kw_only=True):
     """The first eight bytes of the frame just before this file, 0 when there is none, or when the
     writer had no reason to read it: a checkpoint covered all that came before."""
     durable_upto: int
-    boot: int
+    page_cache: int
+    """``page_cache_number`` of the writer, 0 for none: while losses are put on the log."""
     created_us: int
 
 
@@ -91,7 +92,7 @@ def encode_file_header(header: FileHeader) -> bytes:
         header.file_size,
         header.previous,
         header.durable_upto,
-        header.boot,
+        header.page_cache,
         header.created_us,
     )
     return body + struct.pack("<Q", xxh3_64_intdigest(body))
@@ -121,8 +122,9 @@ def store_seed(store_id: bytes) -> int:
     return xxh3_64_intdigest(store_id)
 
 
-def boot_number(boot_id: str) -> int:
-    return xxh3_64_intdigest(boot_id.encode())
+def page_cache_number(page_cache_id: str) -> int:
+    """The identity of a page cache (``env/page_cache.py``) as it is stored."""
+    return xxh3_64_intdigest(page_cache_id.encode())
 
 
 def zero_sector(parts: Buffer, file_offset: int) -> bool:

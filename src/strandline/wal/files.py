@@ -11,7 +11,7 @@ import bisect
 
 from strandline.env.disk import Disk, ReadFile
 from strandline.errors import Closed
-from strandline.wal.codec import FILE_HEADER_SIZE
+from strandline.wal.codec import FILE_HEADER_SIZE, page_cache_number
 
 LOCATION_SHARD_BITS = 56
 LOCATION_LSN = (1 << LOCATION_SHARD_BITS) - 8
@@ -43,6 +43,10 @@ class ShardFiles:
         self.directory = directory
         self.shard = shard
         self._index: tuple[list[int], tuple[WalFile, ...]] = ([], ())
+
+    def page_cache(self) -> int:
+        """Which page cache has what is written to this shard now."""
+        return page_cache_number(self.disk.page_cache_id(self.directory))
 
     @property
     def entries(self) -> tuple[WalFile, ...]:

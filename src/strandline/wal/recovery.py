@@ -260,13 +260,12 @@ class ShardLog:
         entry, header = self.files.entries[place], self.headers[place]
         content = self._scratch.read(entry.file)
         if len(content) < entry.size:
-            # A file gets its size in one step, before its first byte: a power loss may take that
-            # step back only as long as nothing in the file was synced.
+            # A file gets its size in one step, before its first byte: the loss of the page cache
+            # may take that step back only as long as nothing in the file was synced.
             base = header.first_lsn - FILE_HEADER_SIZE
             said = [upto for _, upto in self._headers_behind(content, FILE_HEADER_SIZE - 8, base)]
             synced = max([self.durable_upto, *said, self._said_later(place)])
-            same_boot = header.boot == codec.boot_number(self.files.disk.boot_id())
-            if same_boot or synced > header.first_lsn:
+            if header.page_cache == self.files.page_cache() or synced > header.first_lsn:
                 self._complain(entry.path, len(content), base + len(content), "the file is cut off")
                 self._cut_off.add(entry.path)
             content = memoryview(bytes(content).ljust(entry.size, b"\0"))
@@ -430,9 +429,9 @@ class ShardLog:
         return of_another_store("log file", header.store_id, self._store_id)
 
     def _lost_its_size(self, content: memoryview) -> bool:
-        """Whether a file is shorter than any ever was, without a power loss to explain it."""
-        boot = codec.boot_number(self.files.disk.boot_id())
-        known = any(header.boot == boot for header in self._seen)
+        """Whether a file is shorter than any ever was, although the page cache still exists."""
+        page_cache = self.files.page_cache()
+        known = any(header.page_cache == page_cache for header in self._seen)
         return known and len(content) < FILE_HEADER_SIZE
 
     def _guessed_header(
@@ -449,7 +448,7 @@ class ShardLog:
             file_size=len(content),
             previous=0,
             durable_upto=0,
-            boot=0,
+            page_cache=0,
             created_us=0,
         )
 

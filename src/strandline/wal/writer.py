@@ -104,7 +104,7 @@ class Writer:
         """Why the last new file could not be made, until one can."""
         self._ended = False
         self._owed: list[tuple[int, control.Message]] = []
-        self._boot = codec.boot_number(files.disk.boot_id())
+        self._page_cache = files.page_cache()
         self._previous = previous
         self._next_size = settings.file_size_first
         self.spare_wanted = threading.Event()
@@ -241,13 +241,13 @@ class Writer:
         finally:
             self.release()
 
-    def hide_boot(self) -> None:
-        """Begin files that do not say in which boot they were written, until ``show_boot``."""
-        self._boot = 0
+    def hide_page_cache(self) -> None:
+        """Begin files without the identity of the page cache, until ``show_page_cache``."""
+        self._page_cache = 0
 
-    def show_boot(self) -> None:
-        """Leave the file that was begun meanwhile; the next one says it again."""
-        self._boot = codec.boot_number(self.files.disk.boot_id())
+    def show_page_cache(self) -> None:
+        """Leave the file that was begun meanwhile; the next one has the identity again."""
+        self._page_cache = self.files.page_cache()
         self._leave_file()
 
     def poison(self, reason: str) -> None:
@@ -430,7 +430,7 @@ class Writer:
             file_size=file_size,
             previous=self._previous,
             durable_upto=self.durable_upto,
-            boot=self._boot,
+            page_cache=self._page_cache,
             created_us=self.stamp(),
         )
         file.write(0, [codec.encode_file_header(header)])

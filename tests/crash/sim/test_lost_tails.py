@@ -2,7 +2,8 @@
 
 D6, D7. ``disk`` loses at most what was not synced, ``memory`` what was not flushed, ``ephemeral``
 everything; each loss is told to a reader whose cursor stands before it, and (epoch, seq) never
-means two records.
+means two records. A power loss takes the unsynced end, and so does a file system that fails and is
+mounted again without a restart.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import Closed
-from strandline.testing.choices import Newest, Oldest
+from strandline.testing.choices import Leaning, Newest, Oldest
+from strandline.testing.sim_disk import SimDisk
+from strandline.topic.repair import repair_store
 from tests.crash.sim.lineage import Entry
 from tests.crash.sim.watch import Watch, crash_before_every_call
 from tests.crash.sim.workload import WEIGHTS, live
-from tests.crash.sim.world import World, seeds, settings
+from tests.crash.sim.world import PATH, World, seeds, settings
 
 CLASSES = ("disk", "memory", "ephemeral")
 
@@ -58,6 +61,49 @@ def test_a_power_loss_right_after_a_clean_close_and_one_append_is_reported(durab
 
     for choices in (Oldest(), Newest()):
         world.check(world.disk.crash(choices), power_loss=True)
+
+
+@pytest.mark.parametrize("durability", CLASSES)
+def test_a_remount_is_reported_as_a_power_loss_is(durability):
+    world = _world(durability)
+    _append_everywhere(world)
+
+    for choices in (Oldest(), Newest()):
+        world.check(world.disk.remount(choices), power_loss=True)
+
+
+def test_no_seq_is_used_again_after_one_remount_and_another():
+    world = _world("disk")
+    for _ in range(4):
+        _append_everywhere(world)
+
+        world.go_on(world.disk.remount(Oldest()), power_loss=True)
+
+    _append_everywhere(world)
+
+
+def test_a_log_file_that_a_remount_cut_off_is_not_damaged():
+    world = _world("disk", shards=2)
+    world.reopen()
+    for _ in range(40):
+        world.append("topic-0", [world.entry(size=3000)])
+
+    for _ in range(60):
+        after = world.disk.remount(Leaning(world.rng, picks=8), reorder_names=True)
+        world.check(after, power_loss=True)
+
+
+def test_a_repair_reports_what_a_remount_took():
+    world = _world("disk")
+    world.checkpoint()
+    _append_everywhere(world)
+    after = world.disk.remount(Oldest())
+    for root in after.list_dir(f"{PATH}/meta"):
+        after.durable_replace(f"{PATH}/meta/{root}", b"")
+
+    repair_store(after, PATH, world.settings, clock=world.clock)
+
+    world.check(after, power_loss=True)
 
 
 @pytest.mark.parametrize("durability", CLASSES)
@@ -122,11 +168,12 @@ def test_an_append_during_a_close_is_refused_or_kept(durability):
     world.check(world.disk.crash(Oldest()), power_loss=True)
 
 
+@pytest.mark.parametrize("crash", [SimDisk.crash, SimDisk.remount], ids=["power", "remount"])
 @pytest.mark.parametrize("durability", CLASSES)
-def test_a_kill_while_losses_are_being_declared_does_not_hide_them(durability):
+def test_a_kill_while_losses_are_being_declared_does_not_hide_them(durability, crash):
     world = _world(durability, shards=2, topics=6)
     _append_everywhere(world)
-    after = world.disk.crash(Oldest())
+    after = crash(world.disk, Oldest())
     killed = []
     after.on_call = lambda operation, path: killed.append(after.kill())
 

@@ -201,6 +201,30 @@ def test_a_crash_is_a_new_boot_and_frees_locks():
     assert disk.lock("/LOCK", b"") is None
 
 
+def test_a_remount_loses_what_a_power_loss_does_in_the_same_boot():
+    disk, file = disk_with_log(512)
+    file.mapping[0:3] = b"one"
+    disk.lock("/data/LOCK", b"")
+
+    lost, kept = disk.remount(Oldest()), disk.remount(Newest())
+
+    assert lost.read("/data/log")[:3] == bytes(3)
+    assert kept.read("/data/log")[:3] == b"one"
+    assert lost.lock("/data/LOCK", b"") is not None
+    assert lost.boot_id() == disk.boot_id() == kept.boot_id()
+
+
+def test_a_page_cache_has_one_id_until_it_is_lost():
+    disk = SimDisk()
+
+    once, other_boot = disk.remount(Oldest()), disk.crash(Oldest())
+    twice = once.remount(Oldest())
+
+    ids = {each.page_cache_id("/") for each in (disk, once, twice, other_boot)}
+    assert len(ids) == 4
+    assert disk.kill().page_cache_id("/") == disk.page_cache_id("/")
+
+
 def test_an_id_never_comes_twice_in_one_line_of_disks():
     disk = SimDisk()
     ids = []

@@ -21,7 +21,7 @@ headers = st.builds(
     file_size=U64,
     previous=U64,
     durable_upto=U64,
-    boot=U64,
+    page_cache=U64,
     created_us=st.integers(-(2**63), 2**63 - 1),
 )
 fields = st.lists(st.none() | st.binary(max_size=40), min_size=4, max_size=4)
