@@ -8,7 +8,7 @@ INSTALLED := .venv/installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check crash bench venv strace java peers services clean
+.PHONY: help demo test check crash bench venv strace mkfs java peers services clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name text; do \
@@ -17,7 +17,7 @@ help: ## show this list
 demo: $(INSTALLED) java ## see it work: append, kill, recover, read
 	@$(BIN)/python -m strandline.demo $(ARGS)
 
-test: check strace java services ## the checks, then every quick test
+test: check strace mkfs java services ## the checks, then every quick test
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "not crash and not slow" $(ARGS)
 
 check: $(INSTALLED) ## lint, format, types, import contracts
@@ -26,7 +26,7 @@ check: $(INSTALLED) ## lint, format, types, import contracts
 	$(BIN)/python -m mypy
 	$(BIN)/lint-imports --no-logo
 
-crash: $(INSTALLED) strace ## the long tests: kill loops and power cuts
+crash: $(INSTALLED) strace mkfs ## the long tests: kill loops and power cuts
 	STRANDLINE_CRASH=long $(BIN)/python -m pytest -q -m "crash or slow" $(ARGS)
 
 bench: $(INSTALLED) java peers ## measure; compare two runs of the same machine only
@@ -51,6 +51,15 @@ strace:
 		export DEBIAN_FRONTEND=noninteractive && apt-get update -qq >/dev/null && \
 		apt-get install -y -qq --no-install-recommends strace >/dev/null; } || \
 		echo "strace is not installed: tests that need it will skip"
+
+# Some crash tests make file systems in loop devices. With root on Debian the tools are fetched.
+mkfs:
+	@{ command -v mkfs.xfs && command -v mkfs.btrfs; } >/dev/null 2>&1 || { \
+		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && \
+		echo "Installing xfsprogs and btrfs-progs" && \
+		export DEBIAN_FRONTEND=noninteractive && apt-get update -qq >/dev/null && \
+		apt-get install -y -qq --no-install-recommends xfsprogs btrfs-progs >/dev/null; } || \
+		echo "xfsprogs or btrfs-progs is not installed: tests that need it will skip"
 
 # Spark runs on Java. With root on Debian it is fetched; elsewhere what needs it skips and says why.
 java:
