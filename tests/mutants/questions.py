@@ -166,4 +166,25 @@ QUESTIONS = {
         "test_definition_crash",
         "test_a_definition_is_whole_or_absent_after_a_crash_and_its_name_is_usable",
     ),
+    "sql: the name of a recursive CTE is known before UNION": Mutant(
+        "query.sql.statement:Statement._find",
+        "if name in _CTE_PARTS",
+        "if True",
+        "unit/query/sql/test_name_scope",
+        "test_duckdb_looks_up_no_relation_that_was_not_found_in_the_text",
+    ),
+    "sql: names are compared as Python folds letters": Mutant(
+        "query.sql.statement:_folded",
+        "name.translate(_SMALL)",
+        "name.lower()",
+        "unit/query/sql/test_name_scope",
+        "test_only_letters_of_ascii_are_the_same_in_both_cases",
+    ),
+    "sql: a function is allowed by its last name": Mutant(
+        "query.sql.statement:Statement._check_function",
+        "len(path) == 1 and",
+        "",
+        "unit/query/sql/test_name_scope",
+        "test_a_function_that_is_not_listed_is_refused_wherever_it_stands",
+    ),
 }

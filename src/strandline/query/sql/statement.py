@@ -3,15 +3,19 @@
 The text is read by the parser that will run it, as a tree of JSON (``json_serialize_sql``): so the
 two cannot disagree about what a name or a string is. Only a SELECT has such a tree, with WITH,
 VALUES, set operations and DESCRIBE. Whatever else it is, it is refused here. So are functions that
-give rows, but for the few that make them out of nothing: the others look into files, other
-databases, or text that is SQL itself.
+are not in ``functions.py``: they read files, the catalogue, settings, or text that is SQL itself.
 
-Names of CTEs shadow relations where SQL says so. Places in the tree count bytes; errors count
-characters.
+Names of CTEs shadow relations exactly where DuckDB says so. A name that is taken for a CTE here
+and for a relation there would reach the views of DuckDB's own catalogue. So letters are compared as
+DuckDB does it, only those of ASCII without regard to case; and the name of a recursive CTE is known
+in its recursive part, not in the part before UNION.
+
+Places in the tree count bytes; errors count characters.
 """
 
 from __future__ import annotations
 
+import string
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -19,12 +23,14 @@ import duckdb
 import msgspec
 
 from strandline.errors import Invalid
-from strandline.query.problems import Mistake
-
-TABLE_FUNCTIONS = ("unnest", "range", "generate_series", "repeat", "json_each", "json_tree")
+from strandline.query.problems import Mistake, did_you_mean
+from strandline.query.sql.functions import FUNCTIONS, TABLE_FUNCTIONS
 
 _NODES = ("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE")
+_CTE_PARTS = ("right", "child")
+"""The parts of a CTE's own node in which its name is known."""
 _TREE = "SELECT json_serialize_sql(?, skip_null := true, skip_empty := true, skip_default := true)"
+_SMALL = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _ONE_QUESTION = "ask one question: a SELECT, WITH, VALUES or FROM, or a set operation of them"
 
 Tree = dict[str, Any]
@@ -78,21 +84,24 @@ class Statement:
         if kind.endswith("_NODE") and kind not in _NODES:
             raise Mistake(_ONE_QUESTION, self.text, self._place(part))
         if kind == "TABLE_FUNCTION":
+            self._check_table_function(part)
+            yield from self._find(list(part["function"].values()), hidden)
+            part = {name: below for name, below in part.items() if name != "function"}
+        elif "function_name" in part:
             self._check_function(part)
         if kind == "SHOW_REF" and "query" not in part:
             raise Mistake(_ONE_QUESTION, self.text, self._place(part), hint="DESCRIBE name works")
         if kind == "BASE_TABLE":
             named = self._named(part)
-            if named.schema or named.name.lower() not in hidden:
+            if named.schema or _folded(named.name) not in hidden:
                 yield named
-        if "cte_name" in part:
-            hidden |= {part["cte_name"].lower()}
         for cte in part.get("cte_map", {}).get("map", ()):
             yield from self._find(cte["value"], hidden)
-            hidden |= {cte["key"].lower()}
+            hidden |= {_folded(cte["key"])}
+        own = {_folded(part["cte_name"])} if "cte_name" in part else frozenset()
         for name, below in part.items():
             if name != "cte_map":
-                yield from self._find(below, hidden)
+                yield from self._find(below, hidden | own if name in _CTE_PARTS else hidden)
 
     def _named(self, part: Tree) -> Named:
         at = self._place(part)
@@ -107,6 +116,15 @@ class Statement:
         return Named(path[0] if len(path) == 2 else "", path[-1], at)
 
     def _check_function(self, part: Tree) -> None:
+        path = part.get("qualified_name", {}).get("path") or [part["function_name"]]
+        name = str(path[-1]).lower()
+        if len(path) == 1 and name == str(part["function_name"]).lower() and name in FUNCTIONS:
+            return
+        hint = did_you_mean(name, sorted(FUNCTIONS))
+        told = f"there is no function {'.'.join(map(str, path))!r}"
+        raise Mistake(told, self.text, self._place(part), hint=hint)
+
+    def _check_table_function(self, part: Tree) -> None:
         name = str(part["function"].get("function_name", "")).lower()
         if name not in TABLE_FUNCTIONS:
             raise Mistake(
@@ -163,6 +181,11 @@ def _parts(part: Any) -> Iterator[Tree]:
     elif isinstance(part, list):
         for below in part:
             yield from _parts(below)
+
+
+def _folded(name: str) -> str:
+    """A name as DuckDB compares it: letters of ASCII in small, others as they are."""
+    return name.translate(_SMALL)
 
 
 def _characters(text: bytes, place: int) -> int:
