@@ -187,4 +187,11 @@ QUESTIONS = {
         "unit/query/sql/test_name_scope",
         "test_a_function_that_is_not_listed_is_refused_wherever_it_stands",
     ),
+    "sql: infinity in nanoseconds is a year": Mutant(
+        "query.time_values:microseconds",
+        "return pc.if_else(is_infinite, numbers, scaled)",
+        "return pc.if_else(is_infinite, scaled, scaled)",
+        "server/test_result_types",
+        "test_infinity_is_infinity_in_every_format",
+    ),
 }

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterator, Sequence
-from datetime import date, datetime, time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import time
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -179,9 +180,16 @@ def _rows(answer: Result) -> Iterator[dict[str, Any]]:
     names: list[str] = []
     for name in answer.columns:
         names.append(name if name not in names else f"{name}_{len(names) + 1}")
-    table = answer.arrow().rename_columns(names)
-    for batch in table.to_batches(max_chunksize=_PAGE):
-        yield from batch.to_pylist()
+    values = import_module("strandline.query.time_values")
+    form = values.TimeForm(values.text_of_day, partial(_moment, values.text_of_moment))
+    for batch in answer.arrow().to_batches(max_chunksize=_PAGE):
+        columns = [values.values(column, form) for column in batch.columns]
+        for row in zip(*columns, strict=True):
+            yield dict(zip(names, row, strict=True))
+
+
+def _moment(text_of: Callable[..., str], micros: int, zone: str | None) -> str:
+    return text_of(micros, zone, timespec="auto", shown_in=zone or "UTC")
 
 
 def _json(row: dict[str, Any]) -> Json:
@@ -210,8 +218,8 @@ def _text(value: object) -> str:
 
 def _plain(value: object) -> object:
     """A value as JSON has it."""
-    if isinstance(value, datetime | date | time):
-        return value.isoformat().replace("+00:00", "Z")
+    if isinstance(value, time):
+        return value.isoformat()
     if isinstance(value, bytes):
         return cells.plain(value)
     if isinstance(value, dict):

@@ -8,28 +8,29 @@
     results              of a BATCH: the result of each command
     notes                what is to be known about the rows
 
-Plain values are str, int, float, bool, None, ``datetime.date``, and ``datetime.datetime`` in UTC.
+Plain values are str, int, float, bool, None, ``datetime.date``, and ``datetime.datetime`` in UTC. A
+date or time that is infinite or beyond the years of Python is the first or last that Python has.
 A total of whole numbers is an int of any size; in Arrow it is decimal128(38, 0).
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
 
 from strandline.errors import NotInstalled
+from strandline.query import time_values
 from strandline.query.facts import Profile
+from strandline.query.time_values import PYTHON, TimeForm, python_day, python_moment
 
 NOTHING_FOUND = "No matching events found"
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _BATCH_ROWS = 1000
+_UTC = TimeForm(python_day, lambda micros, _: python_moment(micros, "UTC"))
 
 
 class Result:
@@ -106,26 +107,11 @@ def _tuples(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
 
 
 def _values(column: pa.Array) -> list[Any]:
-    plain = _plain_way(column.type)
-    if plain is None:
-        values: list[Any] = column.to_pylist()
-        return values
-    numbers = column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
-    return [None if value is None else plain(value) for value in numbers.to_pylist()]
-
-
-def _plain_way(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    if pa.types.is_timestamp(kind):
-        return _moment
-    return _whole if pa.types.is_decimal(kind) and kind.scale == 0 else None
-
-
-def _moment(micros: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=micros)
-
-
-def _whole(value: Decimal) -> int:
-    return int(value)
+    kind = column.type
+    found = time_values.values(column, _UTC if pa.types.is_timestamp(kind) else PYTHON)
+    if pa.types.is_decimal(kind) and kind.scale == 0:
+        return [None if value is None else int(value) for value in found]
+    return found
 
 
 def _library(name: str) -> ModuleType:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Generator, Iterator, Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import datetime, time, timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,7 +16,9 @@ from msgspec import UNSET
 
 from strandline.errors import Invalid, StrandlineError
 from strandline.lake.typed import cut_time
+from strandline.query import time_values
 from strandline.query.result import Result
+from strandline.query.time_values import TimeForm, text_of_day, text_of_moment
 from strandline.query.told import Told
 from strandline.server.arrow_streams import ipc_chunks, ipc_of
 from strandline.wire import results as wire
@@ -180,27 +183,14 @@ def _converted(text: str, kind: type, what: str) -> Any:
 
 
 def _values(column: pa.Array) -> Sequence[Any]:
-    if pa.types.is_timestamp(column.type):
-        return _moments(column)
-    values: list[Any] = column.to_pylist()
-    plain = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_floating)
+    found = time_values.values(column, _TIMES)
+    plain = (
+        *(pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_floating),
+        *(pa.types.is_timestamp, pa.types.is_date32),
+    )
     if any(kind(column.type) for kind in plain):
-        return values  # msgspec tells what is not a number as null
-    return [_plain(value) for value in values]
-
-
-def _moments(column: pa.Array) -> list[str | None]:
-    micros = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64())
-    zone = "Z" if column.type.tz else ""
-    return [None if each is None else _moment(each, zone) for each in micros.to_pylist()]
-
-
-def _moment(micros: int, zone: str) -> str:
-    try:
-        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
-    except OverflowError:
-        return f"{micros}us"
-    return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + zone
+        return found  # msgspec tells what is not a number as null
+    return [_plain(value) for value in found]
 
 
 def _plain(value: Any) -> Any:
@@ -219,12 +209,11 @@ def _decimal(value: Decimal) -> Any:
     return str(value)
 
 
+_TIMES = TimeForm(text_of_day, partial(text_of_moment, timespec="microseconds"))
 _WAYS: dict[type, Callable[[Any], Any]] = {
     int: _whole,
     float: lambda value: value if math.isfinite(value) else None,
     Decimal: _decimal,
-    datetime: lambda value: value.isoformat(timespec="microseconds").replace("+00:00", "Z"),
-    date: lambda value: value.isoformat(),
     time: lambda value: value.isoformat(),
     timedelta: lambda value: value.total_seconds(),
     list: lambda value: [_plain(each) for each in value],

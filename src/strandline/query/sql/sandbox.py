@@ -22,6 +22,7 @@ from strandline.env.process import cores, tell_when_forked
 from strandline.errors import Invalid, MemoryPressure
 from strandline.query.engine import closed_off, left_to_parents
 from strandline.query.sql.dataset import RelationDataset
+from strandline.query.time_values import microseconds
 from strandline.settings import MIB
 
 MEMORY_MAX = 1024 * MIB
@@ -140,8 +141,7 @@ def _set_timezone(cursor: duckdb.DuckDBPyConnection, timezone: str) -> None:
 def _in_microseconds(table: pa.Table) -> pa.Table:
     for place, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type) and field.type.unit != "us":
-            kind = pa.timestamp("us", tz=field.type.tz)
-            table = table.set_column(place, field.name, table[place].cast(kind, safe=False))
+            table = table.set_column(place, field.name, microseconds(table[place]))
     return table
 
 
