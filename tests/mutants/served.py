@@ -23,6 +23,27 @@ SLOW = "server/live/test_slow"
 STREAMS = "server/test_streams_of_tokens"
 
 SERVED = {
+    "served: a query has no deadline": Mutant(
+        "server.query_registry:RunningQuery._expire",
+        "self.stop(",
+        "str(",
+        "server/test_running_queries",
+        "test_an_endless_query_ends_at_its_deadline[application/json]",
+    ),
+    "served: a query goes on without its client": Mutant(
+        "server.query_request:_stop_when_gone",
+        'query.stop(ClientGone("the client has gone"))',
+        "pass",
+        "server/test_running_queries",
+        "test_a_query_ends_when_its_client_goes[application/json]",
+    ),
+    "served: queries of a token are not counted": Mutant(
+        "server.query_registry:QueryRegistry.begin",
+        ">= self._per_token_max",
+        "> 10 * self._per_token_max",
+        "server/test_running_queries",
+        "test_a_token_runs_a_few_queries_at_once_and_nobody_else_waits_for_them",
+    ),
     "served: reads of the lake take threads of local work": Mutant(
         "server.reading:_pool",
         "else bridge.lake",

@@ -17,7 +17,7 @@ import pytest
 
 from strandline.env.remote_wait import remote_wait
 from strandline.env.retrying import Retrying
-from strandline.server.bridge import LAKE, Bridge
+from strandline.server.bridge import LAKE, QUERY, Bridge
 from strandline.server.routes import ROUTES
 from strandline.server.settings import ServerSettings
 from strandline.server.worker_pool import RemoteSubjects, Task, WorkerPool
@@ -249,7 +249,7 @@ def test_what_is_known_to_be_cold_is_read_by_threads_of_the_lake(
     answer = clients(request_line, COLD_READS[request_line])
     assert lake.waiting.acquire(timeout=DEADLINE_S)
 
-    assert _threads(server) == {LAKE}
+    assert _threads(server) == {QUERY if request_line.endswith("sql") else LAKE}
     lake.open.set()
     answer.result(DEADLINE_S)
 
@@ -280,7 +280,7 @@ def test_a_view_that_turns_out_to_be_cold_does_not_hold_the_local_threads(
 def _threads(server: Running) -> set[str]:
     """Names of the pools whose threads run a task now."""
     bridge: Bridge = server.parts.bridge
-    pools = (bridge._quick, bridge._slow, bridge._lake)
+    pools = (bridge._quick, bridge._slow, bridge._lake, bridge._queries)
     return {pool.name for pool in pools if len(pool._threads) > pool._idle}
 
 

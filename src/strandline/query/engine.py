@@ -22,6 +22,8 @@ from strandline.env.clock import Clock, SystemClock
 from strandline.env.process import cores, tell_when_forked
 from strandline.errors import MemoryPressure
 from strandline.query.dialect import name as quoted
+from strandline.query.duckdb_connection import closed_off, left_to_parents
+from strandline.query.interrupt import current
 from strandline.settings import MIB
 
 MEMORY_MAX = 1024 * MIB
@@ -50,8 +52,13 @@ class Engine:
     def session(self) -> Iterator[Session]:
         """For one question."""
         cursor = self._opened().cursor()
+        interrupt = current()
         try:
-            yield Session(cursor)
+            with interrupt.attached(cursor.interrupt):
+                yield Session(cursor)
+        except duckdb.InterruptException:
+            interrupt.check()
+            raise
         except duckdb.OutOfMemoryException as error:
             raise MemoryPressure(
                 f"the question needs more than the {self.memory_max // MIB} MiB it may have: "
@@ -78,10 +85,6 @@ class Engine:
             if self._connection is None:
                 self._connection = _connected(self.threads, self.memory_max)
             return self._connection
-
-
-left_to_parents: list[duckdb.DuckDBPyConnection] = []
-"""In a forked child: to close one would wait for threads that are not there, or crash."""
 
 
 class Session:
@@ -144,22 +147,4 @@ def _connected(threads: int, memory_max: int) -> duckdb.DuckDBPyConnection:
     for setting in ("TimeZone = 'UTC'", "preserve_insertion_order = false"):
         connection.execute(f"SET {setting}")
     connection.execute("SET lock_configuration = true")
-    return connection
-
-
-def closed_off(threads: int, memory_max: int) -> duckdb.DuckDBPyConnection:
-    """A DuckDB in memory that has no way to files, to the network or to Python's variables."""
-    connection = duckdb.connect(":memory:")
-    settings: dict[str, str | int] = {
-        "threads": threads,
-        "memory_limit": f"{memory_max // MIB}MiB",
-        "temp_directory": "",
-        "autoinstall_known_extensions": "false",
-        "autoload_known_extensions": "false",
-        "python_enable_replacements": "false",
-        # Last: from here on the way to files stays closed.
-        "enable_external_access": "false",
-    }
-    for setting, value in settings.items():
-        connection.execute(f"SET {setting} = '{value}'")
     return connection

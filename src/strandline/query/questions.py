@@ -166,9 +166,10 @@ class Questions:
         params: Mapping[str, Any] | list[Any] | None = None,
         store: relation.Store | None = None,
         notes: relation.Notes | None = None,
+        copied: bool = True,
     ) -> AbstractContextManager[pa.RecordBatchReader]:
         """The same for long answers: batches, calculated as they are read. ``notes`` are complete
-        when all of them are."""
+        when all of them are. Without a copy of metrics it may raise ``Moved``."""
         return stream(
             self._store if store is None else store,
             text,
@@ -177,6 +178,7 @@ class Questions:
             timezone=self._calendar.timezone,
             extra=self._remembered_relation,
             notes=notes,
+            copied=copied,
         )
 
     def relations(

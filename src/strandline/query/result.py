@@ -63,8 +63,7 @@ class Result:
     @property
     def message(self) -> str:
         """For people: how much was found."""
-        count = len(self)
-        return NOTHING_FOUND if not count else f"{count} row{'s' * (count != 1)}"
+        return message_of(len(self))
 
     def rows(self) -> list[dict[str, Any]]:
         return list(self)
@@ -100,6 +99,11 @@ class Result:
 
     def __repr__(self) -> str:
         return f"<Result {', '.join(self.columns)}: {self.message}>"
+
+
+def message_of(count: int) -> str:
+    """What was found, for people."""
+    return NOTHING_FOUND if not count else f"{count} row{'s' * (count != 1)}"
 
 
 def _tuples(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:

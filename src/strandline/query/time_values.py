@@ -59,6 +59,14 @@ def microseconds(column: pa.Array | pa.ChunkedArray) -> Any:
     return pc.if_else(is_infinite, numbers, scaled).cast(pa.timestamp("us", kind.tz))
 
 
+def in_microseconds(table: pa.Table) -> pa.Table:
+    """A table with all its columns of timestamps in microseconds."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type) and field.type.unit != "us":
+            table = table.set_column(place, field.name, microseconds(table[place]))
+    return table
+
+
 def python_day(days: int) -> date:
     """A date; the first or last that Python has for those beyond, as DuckDB's own client does."""
     try:

@@ -24,6 +24,7 @@ from strandline.errors import StrandlineError
 from strandline.security.principal import Principal
 from strandline.server import answers, auditing, bodies, decoding
 from strandline.server.answers import HeaderList
+from strandline.server.arrow_streams import Streamed
 from strandline.server.auditing import address_of
 from strandline.server.byte_budget import Hold
 from strandline.server.call import Call
@@ -124,7 +125,12 @@ class App:
             _check_accept(route, call.accept, call.connection.scope["method"])
             await self._take_body(call, route, receive, hold)
             answer = await route.handler(call)
-            await auditing.note(call, route, _status(answer))
+            try:
+                await auditing.note(call, route, _status(answer))
+            except BaseException:
+                if isinstance(answer, Streamed):
+                    await answer.abandon()
+                raise
             return answer
         finally:
             hold.release()

@@ -12,8 +12,9 @@ import structlog
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from strandline.errors import Invalid
+from strandline.errors import Closed, Invalid
 from strandline.server.call import Call
+from strandline.server.query_registry import RunningQuery
 
 Slow = Callable[..., Awaitable[Any]]
 """Runs something on a thread for slow work."""
@@ -66,16 +67,22 @@ def ipc_chunks(
     yield sink.taken()
 
 
-async def streamed(call: Call, chunks: Generator[bytes], media_type: str) -> Response:
-    """An answer that is made while it is sent. What fails before the first piece is an error."""
+async def streamed(
+    call: Call, chunks: Generator[bytes], media_type: str, query: RunningQuery | None = None
+) -> Response:
+    """An answer that is made while it is sent. What fails before the first piece is an error. A
+    query is ended with the answer."""
     bridge, topic = call.parts.bridge, call.path.get("topic")
-    slow: Slow = bridge.query if topic is None else partial(bridge.slow_view, topic)
+    if query is not None:
+        slow: Slow = partial(bridge.query, query.interrupt)
+    else:
+        slow = bridge.slow if topic is None else partial(bridge.slow_view, topic)
     try:
         first = await slow(_next, chunks)
     except BaseException:
-        chunks.close()
+        await slow(chunks.close)
         raise
-    return Streamed(slow, chunks, first, media_type)
+    return Streamed(slow, chunks, first, media_type, query)
 
 
 class Streamed(StreamingResponse):
@@ -87,11 +94,17 @@ class Streamed(StreamingResponse):
     """
 
     def __init__(
-        self, slow: Slow, chunks: Generator[bytes], first: bytes | None, media_type: str
+        self,
+        slow: Slow,
+        chunks: Generator[bytes],
+        first: bytes | None,
+        media_type: str,
+        query: RunningQuery | None,
     ) -> None:
         super().__init__(self._pieces(first), media_type=media_type)
         self._slow = slow
         self._chunks = chunks
+        self._query = query
         self._making: asyncio.Future[bytes | None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -100,9 +113,19 @@ class Streamed(StreamingResponse):
         except Exception as error:  # noqa: BLE001 - the answer has begun
             _log.error("an answer broke off", path=scope["path"], exc_info=error)
         finally:
-            if self._making is not None:
-                await asyncio.wait((self._making,))
+            await self.abandon()
+
+    async def abandon(self) -> None:
+        """Make no more of it."""
+        if self._query is not None:
+            self._query.stop(Closed("the answer has ended"))
+        if self._making is not None:
+            await asyncio.wait((self._making,))
+        try:
             await self._slow(self._chunks.close)
+        finally:
+            if self._query is not None:
+                self._query.end()
 
     async def _pieces(self, piece: bytes | None) -> AsyncGenerator[bytes]:
         while piece is not None:

@@ -1,11 +1,13 @@
 """Runs calls of the store that may wait on threads, so that the loop goes on.
 
-Three pools, so that history does not delay what is live, and the lake delays neither:
+Pools, so that history does not delay what is live, the lake delays neither, and nor do queries:
 
     run     microseconds to milliseconds: memory and the log
     slow    longer work on this machine: local segments, whole scans, deletes
-    lake    what is known to read the lake, a wait of seconds at times; and queries, where the lake
-            is an object store: their engine reads it from threads of its own
+    lake    what is known to read the lake, a wait of seconds at times
+    query   SQL and commands: seconds at times, and as many as clients want (``query_registry.py``
+            bounds them). Their engine reads the lake from threads of its own
+    metrics aggregates of metrics, and the server's own metrics: seen when all else is busy
 
 A handler chooses by where its records are (``Topic.is_near``, ``Topic.is_local``). Work in ``run``
 and ``slow`` that needs the object store after all gives its place to another thread for as long as
@@ -21,12 +23,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
+from strandline.query.interrupt import Interrupt, interruptible
 from strandline.server.worker_pool import RemoteSubjects, Task, WorkerPool
 
 Taken = ParamSpec("Taken")
 Given = TypeVar("Given")
 
 LAKE = "strandline-serve-lake"
+QUERY = "strandline-serve-query"
 
 
 class Bridge:
@@ -38,8 +42,9 @@ class Bridge:
         threads: int = 8,
         slow_threads: int = 4,
         lake_threads: int = 16,
+        query_threads: int = 16,
+        metrics_threads: int = 4,
         spares: int = 16,
-        has_remote_lake: bool = False,
     ) -> None:
         subjects = RemoteSubjects()
         self._subjects = subjects
@@ -47,7 +52,8 @@ class Bridge:
         local = partial(WorkerPool, spares=spares, subjects=subjects, redirect=self._redirect)
         self._quick = local("strandline-serve", threads)
         self._slow = local("strandline-serve-slow", slow_threads)
-        self._queries = self._lake if has_remote_lake else self._slow
+        self._queries = local(QUERY, query_threads)
+        self._metrics = local("strandline-serve-metrics", metrics_threads)
 
     @property
     def busy(self) -> float:
@@ -76,10 +82,34 @@ class Bridge:
         return found
 
     async def query(
+        self,
+        interrupt: Interrupt,
+        work: Callable[Taken, Given],
+        *args: Taken.args,
+        **kwargs: Taken.kwargs,
+    ) -> Given:
+        """The result of a query, or of a part of its rows; the interrupt ends it."""
+
+        def run() -> Given:
+            with interruptible(interrupt):
+                return work(*args, **kwargs)
+
+        found: Given = await self._result(self._queries, Task(run))
+        return found
+
+    async def metrics(
         self, work: Callable[Taken, Given], *args: Taken.args, **kwargs: Taken.kwargs
     ) -> Given:
-        """The result of a query, or of a part of its rows."""
-        found: Given = await self._result(self._queries, Task(partial(work, *args, **kwargs)))
+        """The result of work on metrics that may take long."""
+        found: Given = await self._result(self._metrics, Task(partial(work, *args, **kwargs)))
+        return found
+
+    async def metrics_view(
+        self, topic: str, work: Callable[Taken, Given], *args: Taken.args, **kwargs: Taken.kwargs
+    ) -> Given:
+        """The same for the metrics of a topic."""
+        task = Task(partial(work, *args, **kwargs), topic)
+        found: Given = await self._result(self._metrics, task)
         return found
 
     async def run_view(
@@ -98,7 +128,7 @@ class Bridge:
 
     def close(self) -> None:
         """Let what runs end; nothing new is taken."""
-        for pool in (self._quick, self._slow, self._lake):
+        for pool in (self._quick, self._slow, self._lake, self._queries, self._metrics):
             pool.close()
 
     async def _result(self, pool: WorkerPool, task: Task) -> Any:

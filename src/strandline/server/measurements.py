@@ -16,7 +16,7 @@ from strandline.query.times import moment
 from strandline.record import Appended
 from strandline.server.arrow_streams import ipc_of, table_of, wants
 from strandline.server.call import Call
-from strandline.server.opened import ask, ask_slowly, find_metrics, write
+from strandline.server.opened import ask, ask_metrics, find_metrics, write
 from strandline.server.routing import Answer, Need, Route
 from strandline.views.metrics import answer
 from strandline.views.metrics.kinds import AT_MIN, INT64_MAX
@@ -57,7 +57,7 @@ async def write_table(call: Call) -> Answer:
 
 async def query(call: Call) -> Answer | Response:
     asked: wire.Ask = call.body
-    return _told(call, await ask_slowly(call, find_metrics, lambda m: m.query(asked.query)))
+    return _told(call, await ask_metrics(call, lambda m: m.query(asked.query)))
 
 
 async def read(call: Call) -> Answer | Response:
@@ -74,7 +74,7 @@ async def read(call: Call) -> Answer | Response:
             limit=asked.limit,
         )
 
-    return _told(call, await ask_slowly(call, find_metrics, work))
+    return _told(call, await ask_metrics(call, work))
 
 
 async def aggregate(call: Call) -> Answer | Response:
@@ -93,7 +93,7 @@ async def aggregate(call: Call) -> Answer | Response:
             next=behind,
         )
 
-    return _told(call, await ask_slowly(call, find_metrics, work))
+    return _told(call, await ask_metrics(call, work))
 
 
 async def names(call: Call) -> Answer:
@@ -110,12 +110,12 @@ async def fields(call: Call) -> Answer:
 
 async def series(call: Call) -> Answer:
     asked: wire.SeriesOf = call.body
-    found = await ask_slowly(call, find_metrics, lambda m: m.series(asked.measurement, asked.tags))
+    found = await ask_metrics(call, lambda m: m.series(asked.measurement, asked.tags))
     return Answer(wire.SeriesFound(series=found))
 
 
 async def cardinality(call: Call) -> Answer:
-    found = await ask_slowly(call, find_metrics, lambda m: m.cardinality())
+    found = await ask_metrics(call, lambda m: m.cardinality())
     return Answer(msgspec.convert(found, wire.Cardinality, from_attributes=True))
 
 
@@ -169,7 +169,7 @@ async def run_rules(call: Call) -> Answer:
         metrics.run_once()
         return wire.Done(topic=metrics.name)
 
-    return Answer(await ask_slowly(call, find_metrics, work))
+    return Answer(await ask_metrics(call, work))
 
 
 async def state(call: Call) -> Answer:

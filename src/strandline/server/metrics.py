@@ -98,7 +98,7 @@ FAMILIES: dict[str, Family] = {
 
 async def metrics(call: Call) -> Answer | Response:
     """Tell the server's numbers."""
-    found = await call.parts.bridge.slow(gather, call.parts)
+    found = await call.parts.bridge.metrics(gather, call.parts)
     if "application/json" in call.accept:
         return Answer(as_json(found))
     return Response(as_text(found), media_type=TEXT)

@@ -42,6 +42,15 @@ from strandline.store import Store
 from strandline.topic.topic import Topic
 from strandline.views.views import Views
 
+_QUERIES = (
+    commands.Query,
+    commands.Replay,
+    commands.Plot,
+    commands.Explain,
+    commands.Remember,
+    commands.Show,
+)
+
 
 class Needed(NamedTuple):
     """An action on a topic; without one, on the server."""
@@ -208,6 +217,12 @@ def check_first_user(command: Command) -> None:
             f"administered any more: CREATE USER {first.user} WITH ROLES [admin], or create a "
             "token with scopes `all` first"
         )
+
+
+def is_query(command: Command) -> bool:
+    """Whether a command may run long: it reads events, or holds a command that does."""
+    several = command.commands if isinstance(command, commands.Batch) else (command,)
+    return any(isinstance(each, _QUERIES) for each in several)
 
 
 def is_write(command: Command) -> bool:

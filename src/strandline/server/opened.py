@@ -43,6 +43,13 @@ async def ask_slowly(
     return await parts.bridge.slow_view(name, _asked, parts.store, name, find, work)
 
 
+async def ask_metrics(call: Call, work: Callable[[Metrics], Given]) -> Given:
+    """The same of an aggregate of metrics."""
+    parts = call.parts
+    name = call.path["topic"]
+    return await parts.bridge.metrics_view(name, _asked, parts.store, name, find_metrics, work)
+
+
 async def write(
     call: Call, find: Callable[[Store, str], View], work: Callable[[View], Given]
 ) -> Given:

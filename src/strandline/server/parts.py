@@ -11,6 +11,7 @@ from strandline.server.counters import Counters
 from strandline.server.durable import Durable
 from strandline.server.fullness import Fullness
 from strandline.server.live.hub import Hub
+from strandline.server.query_registry import QueryRegistry
 from strandline.server.settings import ServerSettings
 from strandline.store import Store
 from strandline.topic.topic import Topic
@@ -45,6 +46,8 @@ class Parts:
         """Declared pipelines: ``pipelines.py``."""
         self.draining = False
         """Whether the server is going down: streams end, requests get 503."""
+        self.queries = QueryRegistry(settings.limits)
+        """Queries that run: how many, and what ends them."""
         self.handles: dict[str, Topic] = {}
         """Topics that were asked for lately: ``handles.py``."""
         self.read_at_ms: dict[str, int] = {}

@@ -79,11 +79,11 @@ class Quotas:
         if self._requests is not None:
             wait_s = self._requests.wait_s(key)
             if wait_s > 0:
-                raise _too_many("requests_per_s", self._limits.requests_per_s, wait_s)
+                raise too_many("requests_per_s", self._limits.requests_per_s, wait_s)
             self._requests.pour(key)
         count = self._in_flight.get(key, 0)
         if count >= self._limits.in_flight_per_token_max:
-            raise _too_many("in_flight_per_token_max", self._limits.in_flight_per_token_max)
+            raise too_many("in_flight_per_token_max", self._limits.in_flight_per_token_max)
         self._in_flight[key] = count + 1
         if size and self._bytes is not None:
             self._bytes.pour(key, size)
@@ -103,7 +103,7 @@ class Quotas:
     def _admit_bytes(self, counted: Bucket, key: str) -> None:
         wait_s = counted.debt_s(key)
         if wait_s > 0:
-            raise _too_many("bytes_per_s", self._limits.bytes_per_s, wait_s)
+            raise too_many("bytes_per_s", self._limits.bytes_per_s, wait_s)
 
     @property
     def counts_bytes(self) -> bool:
@@ -125,10 +125,10 @@ class Quotas:
         """A stream begins; 429 when it is one too many. Whoever opens must close."""
         limits = self._limits
         if self._streams_open >= limits.streams_max:
-            raise _too_many("streams_max", limits.streams_max)
+            raise too_many("streams_max", limits.streams_max)
         count = self._streams.get(who.id, 0)
         if count >= limits.streams_per_token_max:
-            raise _too_many("streams_per_token_max", limits.streams_per_token_max)
+            raise too_many("streams_per_token_max", limits.streams_per_token_max)
         self._streams[who.id] = count + 1
         self._streams_open += 1
 
@@ -182,7 +182,8 @@ def _less(counts: dict[str, int], key: str) -> None:
         del counts[key]
 
 
-def _too_many(limit: str, most: float, wait_s: float = 1.0) -> Refused:
+def too_many(limit: str, most: float, wait_s: float = 1.0) -> Refused:
+    """429, with the limit."""
     return Refused(
         429,
         "throttled",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from datetime import datetime, time, timedelta
 from decimal import Decimal
 from functools import partial
@@ -17,7 +17,7 @@ from msgspec import UNSET
 from strandline.errors import Invalid, StrandlineError
 from strandline.lake.typed import cut_time
 from strandline.query import time_values
-from strandline.query.result import Result
+from strandline.query.result import Result, message_of
 from strandline.query.time_values import TimeForm, text_of_day, text_of_moment
 from strandline.query.told import Told
 from strandline.server.arrow_streams import ipc_chunks, ipc_of
@@ -37,6 +37,23 @@ def rows_of(batch: pa.RecordBatch) -> list[list[Any]]:
     """Rows of a batch, of values that JSON has."""
     columns = [_values(column) for column in batch.columns]
     return [list(row) for row in zip(*columns, strict=True)]
+
+
+def json_stream(
+    schema: pa.Schema, batches: Iterable[pa.RecordBatch], notes: Callable[[], Sequence[str]]
+) -> Iterator[bytes]:
+    """The same of rows that are still calculated, with times in microseconds."""
+    count = 0
+    whole = time_values.in_microseconds(schema.empty_table()).schema
+    yield b'{"columns":%b,"rows":[' % _encode(columns_of(whole))
+    for batch in batches:
+        for first in range(0, batch.num_rows, ROWS_AT_ONCE):
+            rows = batch.slice(first, ROWS_AT_ONCE)
+            yield (b"," if count else b"") + _encode(rows_of(rows))[1:-1]
+            count += rows.num_rows
+    yield b'],"message":%b' % _encode(message_of(count))
+    noted = notes()
+    yield b',"notes":%b}' % _encode(noted) if noted else b"}"
 
 
 def json_chunks(result: Result) -> Generator[bytes]:

@@ -26,7 +26,6 @@ import uvloop
 from strandline.env import listening
 from strandline.env.clock import Clock, SystemClock
 from strandline.env.disk import Disk
-from strandline.env.folder import FolderObjects
 from strandline.env.objects import Objects
 from strandline.errors import Invalid, Unavailable
 from strandline.pipelines.schedule.schedule import Schedule
@@ -142,11 +141,15 @@ class Serving:
             self._on_ready(self)
             await self._stopping.wait()
             parts.draining = True
+            loop = asyncio.get_running_loop()
+            # Half of the time is for queries to end by themselves, half for their errors to leave.
+            loop.call_later(self.settings.drain_s / 2, parts.queries.stop_all)
             await listener.drain(parts.hub.drain())
             await parts.auth.stop()
             if scheduling is not None:
                 await asyncio.to_thread(scheduling.stop)
         finally:
+            parts.queries.stop_all()
             # While the store is open: it takes what the runs leave for the history.
             await asyncio.to_thread(parts.schedule.stop)
             await asyncio.to_thread(parts.bridge.close)
@@ -165,10 +168,10 @@ class Serving:
         learn()
         settings, clock = self.settings, self._clock
         auth = Auth(store=store, settings=settings, clock=clock)
-        bridge = Bridge(has_remote_lake=not isinstance(store.lake_objects, FolderObjects))
+        bridge = Bridge()
         hub = Hub(store=store, settings=settings, clock=clock, bridge=bridge)
         auth.on_revoked(hub.close_streams_of)
-        return Parts(
+        parts = Parts(
             store=store,
             settings=settings,
             clock=clock,
@@ -178,6 +181,8 @@ class Serving:
             hub=hub,
             schedule=self._schedule,
         )
+        auth.on_revoked(parts.queries.stop_queries_of)
+        return parts
 
     def _bind(self) -> list[socket]:
         address = self.address

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from strandline.settings import KIB, MIB, Settings
+from strandline.settings import GIB, KIB, MIB, Settings
 
 
 class TlsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -80,6 +80,28 @@ class RequestLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     in_flight_per_token_max: int = 1000
     """Requests of one token that are being answered."""
+
+    queries_per_token_max: int = 4
+    """Queries of one token, in SQL or as commands, that run at once; the next gets 429."""
+
+    query_s_max: float = 30.0
+    """How long a query may run, until its last row is sent. Longer: exports of more rows, and an
+    endless query holds a place for as long."""
+
+    query_bytes_max: int = 1 * GIB
+    """Bytes of rows in one answer, as Arrow has them."""
+
+    query_json_bytes_max: int = 64 * MIB
+    """Bytes of an answer in JSON, which is held in memory; longer ones are for NDJSON or Arrow."""
+
+    query_row_bytes_max: int = 16 * MIB
+    """Bytes of one row of an answer of SQL."""
+
+    query_columns_max: int = 1000
+    """Columns of an answer of SQL."""
+
+    sql_bytes_max: int = 256 * KIB
+    """Longest text of SQL."""
 
     requests_per_s: float = 0.0
     """Requests of one token, or of one address without a token; 0 is no limit."""

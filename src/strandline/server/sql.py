@@ -2,7 +2,8 @@
 
 What a text needs is found by parsing it, and asked for before anything runs (``naming.py``). In
 Arrow and as NDJSON an answer of SQL is calculated while it is sent; as JSON it is put together
-first, so that an error can still be told as one.
+first, so that an error can still be told as one. Queries are counted, bounded, and ended at their
+deadline or when their client goes (``query_registry.py``).
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from starlette.responses import Response
 
 from strandline.errors import Invalid, StrandlineError
 from strandline.query.commands import Batch, Command, Plot
+from strandline.query.interrupt import Interrupt
 from strandline.query.parsing import parse
 from strandline.query.problems import Mistake
 from strandline.query.remember.changes import Change
 from strandline.query.remember.description import Description
 from strandline.query.result import Result
+from strandline.query.sql.measurements import Moved
 from strandline.query.sql.relation import Notes
 from strandline.query.told import Told
 from strandline.server import auditing, naming
@@ -31,14 +34,17 @@ from strandline.server.call import Call
 from strandline.server.event_stream import EVENTS, RECHECK_S, EventStream, frame
 from strandline.server.naming import Needed, Sight, check
 from strandline.server.opened import check_room
+from strandline.server.query_request import query_of
+from strandline.server.result_limits import bounded, check_columns, check_text, over
 from strandline.server.routing import OPEN, Answer, Route
 from strandline.settings import MIB
+from strandline.server.settings import RequestLimits
 from strandline.wire import results as wire
 from strandline.wire.results import ARROW, NDJSON
 
 JSON = "application/json"
 
-Stream = Callable[[], contextlib.AbstractContextManager[pa.RecordBatchReader]]
+Ask = Callable[..., contextlib.AbstractContextManager[pa.RecordBatchReader]]
 """Opens an answer that is calculated while it is read."""
 
 
@@ -59,8 +65,21 @@ async def command(call: Call) -> Response:
         naming.check_first_user(parsed)
     if naming.is_write(parsed):
         check_room(call)
+    if not naming.is_query(parsed):
+        result = await _done(call, parsed, text, sight, Interrupt())
+        return await _answer(call, result)
+    async with query_of(call) as query:
+        result = await _done(call, parsed, text, sight, query.interrupt)
+        query.end()
+        return await _answer(call, result)
+
+
+async def _done(
+    call: Call, parsed: Command, text: str, sight: Sight, interrupt: Interrupt
+) -> Result:
+    """The result of a command, put on record; of a BATCH that fails, what was done before."""
     try:
-        result = await call.parts.bridge.query(call.parts.store.run, text)
+        result: Result = await call.parts.bridge.query(interrupt, call.parts.store.run, text)
     except StrandlineError as error:
         if isinstance(parsed, Batch):
             await _put_on_record(call, *parsed.commands[: len(error.results)])
@@ -70,7 +89,7 @@ async def command(call: Call) -> Response:
         arrow = wants(call, ARROW)
         raise await call.parts.bridge.slow(formats.with_results, shown, arrow=arrow) from None
     await _put_on_record(call, parsed)
-    return await _answer(call, result)
+    return result
 
 
 async def _put_on_record(call: Call, *done: Command) -> None:
@@ -83,20 +102,26 @@ async def sql(call: Call) -> Response:
     """Ask a SELECT over topics, views and tables, all at one moment."""
     call.parts.auth.check_live(call.who)
     asked: wire.Sql = wire.Sql(sql=_text(call)) if call.media_type == wire.SQL else call.body
+    check_text(asked.sql, call.parts.settings.limits)
+    params = formats.params_of(asked.params)
     questions, sight = call.parts.store.questions, _sight(call)
-    statement = await call.parts.bridge.run(questions.statement, asked.sql)
-    check(call.parts.auth, call.who, await _listed(call, sight.needs_of_sql(statement)))
-    text, as_of, params = asked.sql, asked.as_of, formats.params_of(asked.params)
-    if wants(call, ARROW) or wants(call, NDJSON):
-        notes = Notes()
-        stream = partial(
-            questions.stream, text, as_of=as_of, params=params, store=sight, notes=notes
-        )
-        if wants(call, ARROW):
-            return await streamed(call, _arrow(stream, notes), ARROW)
-        return await streamed(call, formats.error_told(_lines(stream, notes)), NDJSON)
-    ask = partial(questions.sql, text, as_of=as_of, params=params, store=sight)
-    return await _answer(call, await call.parts.bridge.query(ask))
+    async with query_of(call) as query:
+        bridge, interrupt = call.parts.bridge, query.interrupt
+        statement = await bridge.query(interrupt, questions.statement, asked.sql)
+        check(call.parts.auth, call.who, await _listed(call, sight.needs_of_sql(statement)))
+        ask = partial(questions.stream, asked.sql, as_of=asked.as_of, params=params, store=sight)
+        chunks, media_type = _chunks(call, ask)
+        return await streamed(call, chunks, media_type, query)
+
+
+def _chunks(call: Call, ask: Ask) -> tuple[Generator[bytes], str]:
+    """The answer in the form that was asked for."""
+    limits = call.parts.settings.limits
+    if wants(call, ARROW):
+        return _arrow(ask, limits), ARROW
+    if wants(call, NDJSON):
+        return formats.error_told(_lines(ask, limits)), NDJSON
+    return _json(ask, limits), JSON
 
 
 async def remembered(call: Call) -> Answer:
@@ -128,11 +153,12 @@ async def follow(call: Call) -> EventStream:
 
 
 async def _changes(call: Call, alias: str, after: str) -> AsyncIterator[bytes | None]:
-    remembered, query = call.parts.store.questions.remembered, call.parts.bridge.query
+    remembered, bridge = call.parts.store.questions.remembered, call.parts.bridge
+    interrupt = Interrupt()
     look = remembered.following(alias, after)
     while True:
-        heads = await query(remembered.heads, alias)
-        change = await query(look)
+        heads = await bridge.query(interrupt, remembered.heads, alias)
+        change = await bridge.query(interrupt, look)
         yield None if change is None else frame("change", _change(change), change.cursor)
         if change is None:
             event, head = next(iter(heads.items()))
@@ -161,18 +187,48 @@ def wants_chart(call: Call) -> bool:
     return wants(call, wire.PNG) or wants(call, wire.VEGA)
 
 
-def _arrow(stream: Stream, notes: Notes) -> Generator[bytes]:
+def _arrow(ask: Ask, limits: RequestLimits) -> Generator[bytes]:
     def trailer() -> dict[bytes, bytes]:
         found = notes.texts()
         return {wire.NOTES: msgspec.json.encode(found)} if found else {}
 
-    with stream() as reader:
-        yield from ipc_chunks(reader.schema, reader, trailer)
+    notes = Notes()
+    with ask(notes=notes) as reader:
+        check_columns(reader.schema, limits)
+        yield from ipc_chunks(reader.schema, bounded(reader, limits), trailer)
 
 
-def _lines(stream: Stream, notes: Notes) -> Generator[bytes]:
-    with stream() as reader:
-        yield from formats.ndjson_chunks(reader.schema, reader, notes=notes.texts)
+def _lines(ask: Ask, limits: RequestLimits) -> Generator[bytes]:
+    notes = Notes()
+    with ask(notes=notes) as reader:
+        check_columns(reader.schema, limits)
+        yield from formats.ndjson_chunks(reader.schema, bounded(reader, limits), notes=notes.texts)
+
+
+def _json(ask: Ask, limits: RequestLimits) -> Generator[bytes]:
+    for copied in (False, True):
+        notes = Notes()
+        try:
+            with ask(notes=notes, copied=copied) as reader:
+                check_columns(reader.schema, limits)
+                chunks = _collected(reader, notes, limits)
+        except Moved:
+            continue
+        yield from chunks
+        return
+
+
+def _collected(reader: pa.RecordBatchReader, notes: Notes, limits: RequestLimits) -> list[bytes]:
+    """JSON in memory; 413 when it is too long for that."""
+    chunks: list[bytes] = []
+    size = 0
+    for chunk in formats.json_stream(reader.schema, bounded(reader, limits), notes.texts):
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > limits.query_json_bytes_max:
+            limit = "query_json_bytes_max"
+            raise over(limit, limits.query_json_bytes_max, "ask for NDJSON or Arrow")
+    return chunks
 
 
 async def _allow_alias(call: Call, alias: str) -> None:

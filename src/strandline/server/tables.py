@@ -12,6 +12,7 @@ from msgspec import UNSET, UnsetType
 from starlette.responses import Response
 
 from strandline.errors import Invalid
+from strandline.query.interrupt import Interrupt
 from strandline.record import Appended
 from strandline.schema import SYSTEM_PREFIX, Schema, shown_columns
 from strandline.server.arrow_streams import ipc_chunks, streamed, table_of
@@ -77,7 +78,7 @@ async def delete(call: Call) -> Answer:
     if asked.where is not None or asked.context is not None:
         if asked.condition is not UNSET:
             raise Invalid("say where and context, or a condition")
-        done = await call.parts.bridge.query(store.run, _command(name, asked))
+        done = await call.parts.bridge.query(Interrupt(), store.run, _command(name, asked))
         return Answer(wire.RowsDeleted(deleted=done.rows()[0]["deleted"]))
     where = _condition(asked.condition)
     if where is None and not asked.all:

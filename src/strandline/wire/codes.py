@@ -50,6 +50,7 @@ CODES: dict[str, Code] = {
     "shutting_down": Code(503, "the server, or what was asked for, is going down"),
     "unavailable": Code(503, "the disk or an object store does not answer"),
     "overloaded": Code(503, "requests hold too much of the server's memory: see Retry-After"),
+    "timeout": Code(504, "a query ran for as long as it may"),
     "disk_full": Code(507, "no room for another write"),
 }
 

@@ -12,14 +12,17 @@ error with ours as text. So it is kept, for whoever runs the question to raise i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from strandline.query.interrupt import current
 from strandline.query.sql import filters
-from strandline.query.sql.relation import Relation
+
+if TYPE_CHECKING:  # a process of its own reads relations, and has no store
+    from strandline.query.sql.relation import Relation
 
 
 class _Scan:
@@ -37,12 +40,14 @@ class RelationDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
 
     def __init__(self, relation: Relation, failures: list[Exception]) -> None:
         # Datasets of Arrow are made by Arrow alone: this one has nothing of theirs but the name.
-        self._relation = relation
-        self._failures = failures
+        self.relation = relation
+        self.failures = failures
+        """What went wrong while rows were made."""
+        self._interrupt = current()
 
     @property
     def schema(self) -> pa.Schema:
-        return self._relation.schema
+        return self.relation.schema
 
     def scanner(
         self,
@@ -61,10 +66,11 @@ class RelationDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
     ) -> Iterator[pa.RecordBatch]:
         needed = list(dict.fromkeys([*wanted, *filters.mentioned(filter, self.schema)]))
         try:
-            for batch in self._relation.batches(needed, filters.read(filter)):
+            for batch in self.relation.batches(needed, filters.read(filter)):
+                self._interrupt.check()
                 found = batch if filter is None else batch.filter(filter)
                 if found.num_rows:
                     yield found.select(wanted).cast(shape)
         except Exception as error:
-            self._failures.append(error)
+            self.failures.append(error)
             raise

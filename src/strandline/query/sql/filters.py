@@ -126,6 +126,28 @@ def mentioned(expression: pc.Expression | None, schema: pa.Schema) -> list[str]:
     return [name for name in schema.names if name in text]
 
 
+def encode(where: Where | None) -> Any:
+    """What a filter says as lists, for another process."""
+    match where:
+        case Comparison(field, op, value):
+            return [op, field, list(value) if op == "in" else value]
+        case Every(parts) | Some(parts):
+            return ["every" if isinstance(where, Every) else "some", *map(encode, parts)]
+    return None
+
+
+def decode(told: Any) -> Where | None:
+    """What was encoded; ValueError, LookupError or TypeError when it was not by us."""
+    if told is None:
+        return None
+    word, *parts = told
+    if word in ("every", "some"):
+        known = tuple(part for part in map(decode, parts) if part is not None)
+        return Every(known) if word == "every" else Some(known)
+    field, value = parts
+    return Comparison(str(field), str(word), tuple(value) if word == "in" else value)
+
+
 def _required(where: Where | None) -> Iterator[Comparison]:
     """Tests that hold whenever the condition does."""
     if isinstance(where, Comparison):

@@ -20,14 +20,30 @@ import pyarrow as pa
 
 from strandline.env.process import cores, tell_when_forked
 from strandline.errors import Invalid, MemoryPressure
-from strandline.query.engine import closed_off, left_to_parents
+from strandline.query.duckdb_connection import closed_off, left_to_parents
+from strandline.query.interrupt import current
 from strandline.query.sql.dataset import RelationDataset
-from strandline.query.time_values import microseconds
+from strandline.query.time_values import in_microseconds
 from strandline.settings import MIB
 
 MEMORY_MAX = 1024 * MIB
+_TREE = "SELECT json_serialize_sql(?, skip_null := true, skip_empty := true, skip_default := true)"
 
 Params = Sequence[Any] | Mapping[str, Any]
+
+
+class Parser:
+    """Reads texts. Owned by one thread."""
+
+    def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        self._cursor = cursor
+
+    def tree(self, text: str) -> str:
+        """A text as DuckDB reads it, in JSON; or what is wrong with it, in JSON too."""
+        found = self._cursor.execute(_TREE, [text]).fetchone()
+        assert found is not None, "a SELECT without FROM has one row"
+        tree: str = found[0]
+        return tree
 
 
 class Room:
@@ -37,6 +53,7 @@ class Room:
         self._cursor = cursor
         self._handed: list[str] = []
         self._schemas: set[str] = {""}
+        self._reader: pa.RecordBatchReader | None = None
 
     def add(self, schema: str, name: str, dataset: RelationDataset | pa.Table) -> None:
         """Let a relation be asked by this name; without a schema it is a bare one."""
@@ -51,13 +68,16 @@ class Room:
 
     def ask(self, text: str, params: Params | None) -> pa.Table:
         """The answer, whole. All times are in microseconds, whatever the question made of them."""
-        return _in_microseconds(self._cursor.sql(text, params=params).to_arrow_table())
+        return in_microseconds(self._cursor.sql(text, params=params).to_arrow_table())
 
     def stream(self, text: str, params: Params | None, rows: int) -> pa.RecordBatchReader:
         """The answer, calculated while it is read; the room must stay until then."""
-        return self._cursor.sql(text, params=params).to_arrow_reader(rows)
+        self._reader = self._cursor.sql(text, params=params).to_arrow_reader(rows)
+        return self._reader
 
     def leave(self) -> None:
+        if self._reader is not None:
+            self._reader.close()  # DuckDB begins nothing else while rows are left
         for handle in self._handed:
             self._cursor.unregister(handle)
 
@@ -76,11 +96,11 @@ class Sandbox:
         tell_when_forked(self)
 
     @contextlib.contextmanager
-    def parser(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection that reads texts."""
+    def parser(self) -> Iterator[Parser]:
+        """What reads texts."""
         cursor = self._opened().cursor()
         try:
-            yield cursor
+            yield Parser(cursor)
         finally:
             cursor.close()
 
@@ -95,7 +115,8 @@ class Sandbox:
             cursor.execute(f"USE {name}")
             room = Room(cursor)
             try:
-                yield room
+                with current().attached(cursor.interrupt):
+                    yield room
             finally:
                 room.leave()
                 cursor.execute("USE memory")
@@ -136,13 +157,6 @@ def _set_timezone(cursor: duckdb.DuckDBPyConnection, timezone: str) -> None:
         cursor.execute(f"SET TimeZone = '{told}'")
     except duckdb.Error as error:
         raise Invalid(f"there is no time zone {timezone!r}: name one as Europe/Berlin") from error
-
-
-def _in_microseconds(table: pa.Table) -> pa.Table:
-    for place, field in enumerate(table.schema):
-        if pa.types.is_timestamp(field.type) and field.type.unit != "us":
-            table = table.set_column(place, field.name, microseconds(table[place]))
-    return table
 
 
 def _quoted(name: str) -> str:

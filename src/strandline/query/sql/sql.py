@@ -21,6 +21,7 @@ import duckdb
 import pyarrow as pa
 
 from strandline.errors import Invalid
+from strandline.query.interrupt import current
 from strandline.query.problems import Mistake
 from strandline.query.result import Result
 from strandline.query.sql import positions, statement
@@ -70,13 +71,15 @@ def stream(
     extra: Extra | None = None,
     sandbox: Sandbox = SHARED,
     notes: Notes | None = None,
+    copied: bool = True,
 ) -> Iterator[pa.RecordBatchReader]:
     """The same, for answers that do not fit in memory: batches, calculated as they are read.
-    ``notes`` are complete when all of them are."""
+    ``notes`` are complete when all of them are. Without a copy of metrics it may raise ``Moved``:
+    then ask again with one."""
     notes = notes or Notes()
     asked = read(text, sandbox)
     _check_params(params)
-    with _room(store, asked, as_of, timezone, extra, sandbox, notes, copied=True) as room:
+    with _room(store, asked, as_of, timezone, extra, sandbox, notes, copied=copied) as room:
         yield room.stream(text, params, BATCH_ROWS)
 
 
@@ -115,6 +118,7 @@ def _room(
     found = _pinned(store, asked, as_of, extra, copied=copied)
     notes.watch(found.values())
     failures: list[Exception] = []
+    interrupt = current()
     with sandbox.room(timezone) as room:
         for named, relation in found.items():
             room.add(named.schema, named.name, RelationDataset(relation, failures))
@@ -123,6 +127,7 @@ def _room(
         except duckdb.OutOfMemoryException:
             raise
         except (duckdb.Error, pa.ArrowException, OSError) as error:  # a reader tells with OSError
+            interrupt.check()
             if failures:
                 raise failures[0] from None
             raise translated(error, asked, found) from error

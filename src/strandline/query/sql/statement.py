@@ -17,9 +17,8 @@ from __future__ import annotations
 
 import string
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-import duckdb
 import msgspec
 
 from strandline.errors import Invalid
@@ -29,11 +28,16 @@ from strandline.query.sql.functions import FUNCTIONS, TABLE_FUNCTIONS
 _NODES = ("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE")
 _CTE_PARTS = ("right", "child")
 """The parts of a CTE's own node in which its name is known."""
-_TREE = "SELECT json_serialize_sql(?, skip_null := true, skip_empty := true, skip_default := true)"
 _SMALL = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _ONE_QUESTION = "ask one question: a SELECT, WITH, VALUES or FROM, or a set operation of them"
 
 Tree = dict[str, Any]
+
+
+class Parser(Protocol):
+    """The parser of DuckDB."""
+
+    def tree(self, text: str) -> str | bytes: ...
 
 
 class Named(NamedTuple):
@@ -139,13 +143,17 @@ class Statement:
         return _characters(self._bytes, int(part.get("query_location", -1)))
 
 
-def read(text: str, connection: duckdb.DuckDBPyConnection) -> Statement:
+def read(text: str, parser: Parser) -> Statement:
     """The statement of a text, or a ``Mistake`` that points at what is wrong with it."""
     if not isinstance(text, str):
         raise Invalid(f"SQL is text, not {type(text).__name__}")
-    found = connection.execute(_TREE, [text]).fetchone()
-    assert found is not None, "a SELECT without FROM has one row"
-    tree = msgspec.json.decode(found[0])
+    try:
+        return _statement(text, msgspec.json.decode(parser.tree(text)))
+    except RecursionError:
+        raise Mistake("this is nested too deeply", text, -1) from None
+
+
+def _statement(text: str, tree: Tree) -> Statement:
     if tree["error"]:
         at = _characters(text.encode(), int(tree.get("position", -1)))
         if tree["error_type"] == "parser":
