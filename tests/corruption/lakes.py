@@ -33,9 +33,12 @@ def settings(*, copy_hot: bool = False) -> Settings:
     )
 
 
-def opened(disk: SimDisk, objects: SimObjects, *, copy_hot: bool = False) -> Store:
+def opened(
+    disk: SimDisk, objects: SimObjects, *, copy_hot: bool = False, readonly: bool = False
+) -> Store:
     return strandline.open(
         ROOT,
+        readonly=readonly,
         settings=settings(copy_hot=copy_hot),
         disk=disk,
         clock=SimClock(),

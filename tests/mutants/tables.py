@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 TABLE = "unit/views/table/test_table"
+STALE = "corruption/test_stale_tables"
 
 TABLES = {
     "tables: a file is taken and its memory, too": Mutant(
@@ -139,5 +140,33 @@ TABLES = {
         "(sight.at_one_moment(tables), True)[1]",
         "unit/query/test_sight",
         "test_a_version_that_comes_before_the_moment_is_bound_anew",
+    ),
+    "tables: an older lake is taken for the newest": Mutant(
+        "views.table.fold:TableFold._load_files",
+        "self.segments.load(found.manifest, found.manifest_checksum)",
+        "self.segments.load()",
+        STALE,
+        "test_a_missing_newest_manifest_is_named[as_yesterday-False]",
+    ),
+    "tables: a manifest of another history is taken for ours": Mutant(
+        "lake.ledger:Ledger.load_after",
+        "found not in (None, checksum)",
+        "found is None",
+        STALE,
+        "test_a_manifest_of_another_history_is_named",
+    ),
+    "tables: fold the log again when the lake is older": Mutant(
+        "views.shelf:Shelf._loaded",
+        "except FilesLost as error:",
+        "except ZeroDivisionError as error:",
+        STALE,
+        "test_a_table_is_whole_when_the_newest_manifest_is_back[as_yesterday]",
+    ),
+    "tables: use the files of a table whose manifests are missing": Mutant(
+        "views.table.files.segments:Segments.was_used",
+        "or is_marked(",
+        "and is_marked(",
+        STALE,
+        "test_a_rebuild_folds_the_table_from_the_log_instead[without_any]",
     ),
 }

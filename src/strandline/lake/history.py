@@ -34,13 +34,19 @@ class History:
         self._guard = threading.Lock()
         self._known: Version | None = None
 
-    def newest(self) -> Version:
-        """The newest version; ``UnknownTopic`` when there is none."""
+    def newest(self, least: int = 0) -> Version:
+        """The newest version; ``UnknownTopic`` when there is none.
+
+        ``least`` is the number of a version that is known to have been committed: an older one is
+        ``Corrupt``, and so is no version at all.
+        """
         missing = ""
         for _ in range(_LOOKS_MAX):
             known = self._known
             try:
-                version = self._forward(known or self._listed(0))
+                version = self._forward(known or self._listed(least))
+                if version.manifest.number < least:
+                    raise NotFound(f"{self.key(least)} is not there")
                 self._objects.head(self.key(version.base))
             except NotFound as error:  # it was swept while we looked, or we slept
                 missing = str(error)
@@ -50,8 +56,18 @@ class History:
                 return version
         raise Corrupt(
             f"the newest manifest cannot be read: {missing}",
-            path=keys.manifest_folder(self._topic_id),
+            path=self.key(least) if least else keys.manifest_folder(self._topic_id),
         )
+
+    def checksum_of(self, number: int) -> str | None:
+        """The checksum of a version's object; None when it is no longer kept."""
+        known = self._known
+        if known is not None and known.manifest.number == number:
+            return known.checksum
+        try:
+            return self.header(number, self._get(number)).checksum
+        except NotFound:
+            return None
 
     def read(self, number: int) -> Version:
         """A version by its number; ``NotFound`` when it is not there, or no longer kept."""

@@ -89,6 +89,25 @@ class Ledger:
         """The newest version, or an older one: ``NotFound`` when it is no longer kept."""
         return self._load(number).manifest
 
+    def load_after(self, number: int, checksum: str) -> Manifest:
+        """The newest version, which is one that was committed earlier or a later one.
+
+        ``Corrupt`` when the newest is older than that one, or its number has another content: the
+        lake is an older copy, or one that was written by another copy of the store.
+        """
+        newest = self._history.newest(number).manifest
+        found = self._history.checksum_of(number)
+        if checksum and found not in (None, checksum):
+            raise Corrupt(
+                f"manifest {number} is of another history: another copy of the store wrote it",
+                path=keys.manifest_key(self.topic_id, number),
+            )
+        return newest
+
+    def checksum_of(self, number: int) -> str:
+        """The checksum of a version's object, empty when it is no longer kept."""
+        return self._history.checksum_of(number) or ""
+
     def commit(self, change: Change, *, term: int | None = None, full: bool = False) -> Manifest:
         """Make a change on top of the newest version, as often as it takes; returns the result.
 

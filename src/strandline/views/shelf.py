@@ -39,12 +39,13 @@ from strandline.memory import Budget
 from strandline.record import Record
 from strandline.reservoir.map.spill import Spill
 from strandline.reservoir.reservoir import Reservoir
+from strandline.reservoir.session import Session
 from strandline.settings import MIB, ReservoirSettings, ViewSettings
 from strandline.topic.topic import Topic
 from strandline.views import catalogue
 from strandline.views.catalogue import Catalogue
 from strandline.views.host import Host, Saved, fits, strangers_of
-from strandline.views.view import SPACES, Depot, Fold, World
+from strandline.views.view import SPACES, Depot, FilesLost, Fold, World
 
 Pages = tuple[Sequence[int], Sequence[bytes]]
 """Some pages: their numbers, and their bytes."""
@@ -106,7 +107,9 @@ class Shelf:
         depot: Callable[..., Depot],
     ) -> None:
         self.budget = Budget(settings.memory_bytes)
-        self.complaints: list[str] = []
+        self._complaints: list[str] = []
+        self._lost: dict[str, str] = {}
+        """Views whose files are not in the lake, by key, and what is wrong."""
         self._folder = folder
         self._damaged = damaged
         self._disk = disk
@@ -126,6 +129,11 @@ class Shelf:
         self._saved_at = clock.monotonic()
         self._unsaved = False
         """Whether something is committed that no version has: after a failure for one."""
+
+    @property
+    def complaints(self) -> list[str]:
+        """What health reports of the views."""
+        return [*self._complaints, *self._lost.values()]
 
     def facade(self, view: ViewMaker, make_facade: Callable[[Host[Any]], Any]) -> Any:
         """The view of these topics: the one that is in use, or as it was saved, or a new one."""
@@ -163,6 +171,14 @@ class Shelf:
             host.begin_again(view.empty(space), self._pages(space), make)
             self._saved.pop(view.key, None)
             self._unsaved = True
+
+    def discard_saved(self, view: ViewMaker) -> None:
+        """Delete the saved state of a view that is not in use: its next use folds the log again."""
+        with self._saving:
+            saved = self._saved.pop(view.key, None)
+            if saved is not None:
+                self._delete_pages(saved.space)
+            self._lost.pop(view.key, None)
 
     def reload(self, view: ViewMaker) -> None:
         """Load a view as it was saved, with the options that it has now."""
@@ -260,10 +276,20 @@ class Shelf:
             self._complain(view, "its topic or its options are not what was folded in")
             saved = self._emptied(view, saved.space)
         world = self._world(view)
+        try:
+            return self._loaded(view, world, reservoir.session(), saved)
+        except BaseException:
+            _close_spill(world)
+            raise
+
+    def _loaded(self, view: ViewMaker, world: World, session: Session, saved: Saved) -> Host[Any]:
         make = partial(view.fold, world)
-        session = reservoir.session()
         try:
             return Host(view.kind, view.topics, make, session, world, saved)
+        except FilesLost as error:
+            session.rollback()
+            self._lost[view.key] = str(error)
+            raise
         except (Corrupt, NotFound) as error:
             self._complain(view, str(error))
             session.rollback()
@@ -316,7 +342,7 @@ class Shelf:
         except Corrupt as error:
             if url and not self._readonly:
                 raise  # others may know how to mend it; here it is not deleted
-            self.complaints.append(f"views are folded again: {error}")
+            self._complaints.append(f"views are folded again: {error}")
             if self._readonly:
                 return self._reservoir_at("memory://", settings)
         aside = f"{self._damaged}/views-{self._clock.now_us()}"
@@ -351,7 +377,7 @@ class Shelf:
         self._next_space = found.next_space
         recovered = reservoir.recovered
         if recovered.passed_over and not self._readonly:
-            self.complaints.append(
+            self._complaints.append(
                 f"views are folded again: {recovered.passed_over[0]}, and older state may lack "
                 "what has left the log"
             )
@@ -378,9 +404,7 @@ class Shelf:
 
     def _end(self, host: Host[Any]) -> None:
         host.end()
-        if host.world.spill is not None:
-            with contextlib.suppress(StrandlineError, OSError):
-                host.world.spill.close()
+        _close_spill(host.world)
 
     def _delete_dropped(self) -> None:
         """Delete the pages of views whose topic was deleted."""
@@ -446,7 +470,13 @@ class Shelf:
 
     def _complain(self, view: ViewMaker, reason: str) -> None:
         name = view.topics[0].name
-        self.complaints.append(f"the {view.kind} view of {name!r} is folded again: {reason}")
+        self._complaints.append(f"the {view.kind} view of {name!r} is folded again: {reason}")
+
+
+def _close_spill(world: World) -> None:
+    if world.spill is not None:
+        with contextlib.suppress(StrandlineError, OSError):
+            world.spill.close()
 
 
 def _each(works: Iterable[Callable[[], None]]) -> None:

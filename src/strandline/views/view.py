@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 from strandline.env.clock import Clock
 from strandline.env.disk import Disk
 from strandline.env.objects import Objects
+from strandline.errors import Corrupt
 from strandline.memory import Share
 from strandline.record import Record
 from strandline.reservoir.map.spill import Spill
@@ -74,6 +75,14 @@ class Depot(NamedTuple):
     """Takes the id of files that nobody needs any more: they leave the lake after its grace."""
     cache: Share
     """Where memory is counted that may be given back at any time."""
+
+
+class FilesLost(Corrupt):
+    """The lake does not have the files of a view that its saved state needs.
+
+    The view is not folded again on its own: the log may lack what only those files have. Bring back
+    what was in the lake, or rebuild the view.
+    """
 
 
 class World(NamedTuple):

@@ -22,7 +22,7 @@ from strandline.view_config import KINDS, QueueConfig, ViewConfigs
 from strandline.views.host import Host
 from strandline.views.loading import load_kinds
 from strandline.views.shelf import Shelf, ViewMaker
-from strandline.views.view import Fold, World
+from strandline.views.view import FilesLost, Fold, World
 
 V = TypeVar("V")
 
@@ -94,7 +94,12 @@ class Views:
         """Throw a view's state away, and fold the log again."""
         kind = self._kind(kind)
         topic = self._topics.existing_topic(name)
-        self.open(kind, name, {})
+        try:
+            self.open(kind, name, {})
+        except FilesLost:
+            self.shelf.discard_saved(self._maker(kind, topic))
+            self.open(kind, name, {})
+            return
         self.shelf.rebuild(self._maker(kind, topic))
 
     def maker(self, kind: str | Kind[Any], name: str) -> ViewMaker:

@@ -47,7 +47,7 @@ from strandline.views.table.memtable import Chunk, MemTable
 from strandline.views.table.pinned import PinnedTable
 from strandline.views.table.rows import arrow_schema, misfits_among
 from strandline.views.table.snapshot import SEQ, TS
-from strandline.views.view import Rows, World
+from strandline.views.view import FilesLost, Rows, World
 
 _RAM_MIN = 1024 * 1024
 
@@ -65,6 +65,9 @@ class _State(msgspec.Struct, frozen=True, kw_only=True):
     pages: list[pages.PageInfo]
     next_page: int
     gone: bytes
+    manifest: int = 0
+    """The newest manifest of its files, 0 for none: a lake that lacks it is not the table's."""
+    manifest_checksum: str = ""
 
 
 class TableFold:
@@ -109,7 +112,7 @@ class TableFold:
         found = msgspec.msgpack.decode(state, type=_State)
         self._number = found.number
         self.segments = self._files(found.number)
-        self.segments.load()
+        self._load_files(found)
         manifest = self.segments.manifest
         if manifest is not None and manifest.dropped:
             raise Corrupt("the files of a table were thrown away", path=self._depot.name)
@@ -162,6 +165,8 @@ class TableFold:
             pages=saved,
             next_page=self._next_page,
             gone=self.gone.serialize(),
+            manifest=0 if self.segments.manifest is None else self.segments.manifest.number,
+            manifest_checksum=self.segments.newest_checksum(),
         )
         return msgspec.msgpack.encode(state)
 
@@ -291,6 +296,22 @@ class TableFold:
         view.leave_out_newer(self.schema.version)
         return view
 
+    def _load_files(self, found: _State) -> None:
+        """Read the newest manifest, which is the one that was saved or a later one."""
+        try:
+            self.segments.load(found.manifest, found.manifest_checksum)
+        except Corrupt as error:
+            name = self._depot.name
+            lost = FilesLost(
+                f"the lake does not have what table {name!r} has stored there: {error.reason}",
+                path=f"{self._depot.objects.name}/{error.path}",
+            )
+            lost.add_note(
+                "bring back the newest objects of the lake, or fold the table again from the log: "
+                f"strandline view rebuild table {name}"
+            )
+            raise lost from error
+
     def _adopt(self, session: Session, info: pages.PageInfo) -> None:
         if info.last_seq <= self.segments.flushed:
             self._dead_pages.append(info.page)
@@ -320,9 +341,9 @@ class TableFold:
         """A set of files that nobody ever used."""
         while True:
             segments = self._files(self._number)
-            if not segments.exists():
+            if not segments.was_used():
                 return segments
-            if not segments.readonly:
+            if not segments.readonly and segments.exists():
                 self._depot.trash(self._table_id(self._number))
             self._number += 1
 

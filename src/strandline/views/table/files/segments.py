@@ -33,6 +33,7 @@ from strandline.errors import Conflict, Invalid, NotFound, UnknownTopic
 from strandline.lake.entry import LakeFile
 from strandline.lake.ledger import Change, Ledger
 from strandline.lake.manifest import Manifest
+from strandline.lake.names import is_marked
 from strandline.lake.sweep import Swept
 from strandline.lake.upload import FolderSpool
 from strandline.memory import Share
@@ -156,14 +157,28 @@ class Segments:
             return False
         return True
 
-    def load(self) -> None:
-        """Read the newest manifest. Where there is none the table has no files yet."""
+    def was_used(self) -> bool:
+        """Whether this id ever had files, also where their manifests are missing."""
+        return self.exists() or is_marked(self._objects, self._name, self._ledger.topic_id)
+
+    def load(self, least: int = 0, checksum: str = "") -> None:
+        """Read the newest manifest. Where there is none the table has no files yet.
+
+        With the number and checksum of a manifest that was committed before, an older lake and one
+        of another history are ``Corrupt``.
+        """
         with self._changing:
             try:
-                self._know(self._ledger.load())
+                newest = self._ledger.load_after(least, checksum) if least else self._ledger.load()
+                self._know(newest)
             except UnknownTopic:
                 return
             self._is_unsure = False
+
+    def newest_checksum(self) -> str:
+        """The checksum of the manifest; empty when there is none, or it is no longer kept."""
+        manifest = self.manifest
+        return self._ledger.checksum_of(manifest.number) if manifest is not None else ""
 
     def add(self, table: pa.Table, first_seq: int, last_seq: int, schema: Schema) -> None:
         """Rows up to a seq become a file, those at least that are in no file yet.
