@@ -277,6 +277,10 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     page_records_max: int = 1_000_000
     """Most records in one page of a read."""
 
+    router_copies_max: int = 1_000
+    """Most copies that one record may become through routers, chains of them included. Higher: one
+    append may cost that much more disk and time."""
+
 
 class SpaceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the store behaves when the disk runs full."""

@@ -142,6 +142,20 @@ SERVED = {
         "unit/routers/test_losses",
         "test_a_second_loss_is_reported_to_a_reader_who_has_seen_the_first[at_least_once-disk]",
     ),
+    "served: count only the first level of a fan-out": Mutant(
+        "routers.fan_out:FanOut._count",
+        "weight = 1 + self._copies[self._after(place, router)]",
+        "weight = 1",
+        "unit/routers/test_fan_out",
+        "test_a_router_that_would_multiply_records_beyond_the_bound_is_refused",
+    ),
+    "served: run stored routers beyond the bound of copies": Mutant(
+        "routers.routers:Routers._round",
+        "if name in self._excess:",
+        "if not name:",
+        "unit/routers/test_fan_out",
+        "test_stored_routers_beyond_a_lowered_bound_are_held_reported_and_kept",
+    ),
     "served: see only the nearest circle": Mutant(
         "routers.cycles:find_cycle",
         "waiting.append(dest)",

@@ -30,10 +30,9 @@ def topics_in_cycles(routers: Iterable[Router]) -> set[str]:
     """The topics that a record could come back to."""
     known = list(routers)
     found: set[str] = set()
-    for router in known:
-        if router.allow_cycle or any(other.allow_cycle for other in known):
-            cycle = find_cycle(known, router)
-            found.update(cycle or ())
+    if any(router.allow_cycle for router in known):  # without one nothing can form a circle
+        for router in known:
+            found.update(find_cycle(known, router) or ())
     return found
 
 

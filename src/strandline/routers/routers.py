@@ -22,6 +22,7 @@ import msgspec
 
 from strandline.env.clock import Clock
 from strandline.errors import (
+    Conflict,
     Invalid,
     Poisoned,
     RouterCycle,
@@ -38,6 +39,7 @@ from strandline.routers.definition import (
     Router,
     define,
 )
+from strandline.routers.fan_out import describe_excess, excess_of
 from strandline.routers.hops import Hops
 from strandline.routers.lane import Ends, Lane, Step, check_dest
 from strandline.routers.ledger import TOPIC, Kept, Ledger, Topics
@@ -101,6 +103,8 @@ class Routers:
         self._lanes: dict[str, Lane] = {}
         self._unreadable: OSError | StrandlineError | None = None
         self._hops = Hops()
+        self._excess: set[str] = set()
+        """Stored routers that exceed ``limits.router_copies_max``: held until there is room."""
         self._saved_s = clock.monotonic()
         self.kick = threading.Event()
         self.deferred = False
@@ -132,6 +136,7 @@ class Routers:
                     self._lanes[name].locate()
             self._ledger.remove(gone)
             self._note_circles()
+            self._hold_excess()
 
     def put(self, name: str, **options: object) -> Put:
         """Make a router, or change one: source and dest are needed, see ``Router`` for the rest."""
@@ -275,7 +280,9 @@ class Routers:
         """One batch of every router: whether anybody moved, and how many records went."""
         steps: list[Step] = []
         failure: OSError | StrandlineError | None = None
-        for lane in list(self._lanes.values()):
+        for name, lane in list(self._lanes.items()):
+            if name in self._excess:
+                continue
             lane.arm()
             try:
                 step = lane.step(self._hops)
@@ -311,6 +318,10 @@ class Routers:
             cycle = find_cycle(others, router)
             if cycle is not None:
                 raise RouterCycle(cycle)
+        at_work = [other for other in others if other.name not in self._excess]
+        problem = describe_excess(at_work, router, self._limits.router_copies_max)
+        if problem is not None:
+            raise Conflict(problem)
 
     def _dest_of(self, router: Router, source: Topic) -> Topic:
         try:
@@ -341,6 +352,7 @@ class Routers:
             self._lanes[router.name] = Lane(kept, ends, self._limits, self.kick)
             self._lanes[router.name].locate()
         self._note_circles()
+        self._release_excess()
         self.kick.set()
 
     def _ends_of(self, kept: Kept) -> Ends | None:
@@ -361,9 +373,30 @@ class Routers:
         for name in names:
             del self._lanes[name]
         self._note_circles()
+        self._release_excess()
 
     def _note_circles(self) -> None:
         self._hops.circular = topics_in_cycles(lane.kept.router for lane in self._lanes.values())
+
+    def _hold_excess(self) -> None:
+        """Hold stored routers that exceed the bound of copies, which may have been lowered."""
+        copies_max = self._limits.router_copies_max
+        before = self._excess
+        self._excess = excess_of([lane.kept.router for lane in self._lanes.values()], copies_max)
+        for name in self._excess:
+            self._lanes[name].held = (
+                f"one record could become more than {copies_max} copies "
+                "(limits.router_copies_max): raise the limit, or delete routers"
+            )
+        for name in before - self._excess:
+            if name in self._lanes:
+                self._lanes[name].held = ""
+
+    def _release_excess(self) -> None:
+        """Let routers go on that were held by the bound and are within it now."""
+        if self._excess:
+            self._hold_excess()
+            self.kick.set()
 
     def _stored(self, name: str) -> RouterStatistics:
         kept = self._ledger.load().get(name)

@@ -163,7 +163,7 @@ ROUTES: tuple[Route, ...] = (
         body=RouterOptions,
         body_bytes_max=MIB,
         answers={200: RouterPut, 201: RouterPut},
-        errors=("topic_not_found", "router_cycle", "topic_exists_incompatible"),
+        errors=("topic_not_found", "router_cycle", "conflict", "topic_exists_incompatible"),
     ),
     Route(
         method="GET",
