@@ -277,6 +277,13 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     page_records_max: int = 1_000_000
     """Most records in one page of a read."""
 
+    idempotency_keys_max: int = 100_000
+    """Most idempotency keys that one topic remembers; the oldest are evicted, and a retry with one
+    of them is appended again. More: retries are safe for longer where many keys come."""
+
+    idempotency_bytes_max: int = 32 * MIB
+    """The same in bytes of memory: a key takes its own bytes and 400."""
+
     router_copies_max: int = 1_000
     """Most copies that one record may become through routers, chains of them included. Higher: one
     append may cost that much more disk and time."""

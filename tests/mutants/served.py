@@ -240,6 +240,27 @@ SERVED = {
         APPENDS,
         "test_idempotency_keys_survive_a_restart",
     ),
+    "served: remember any number of idempotency keys": Mutant(
+        "topic.idempotency_index:IdempotencyIndex._evict",
+        "self._remove(next(iter(self._known)))",
+        "break",
+        "unit/topic/test_idempotency_bounds",
+        "test_a_topic_remembers_so_many_keys_and_evicts_the_oldest[goes on]",
+    ),
+    "served: measure windows of keys with the wall clock": Mutant(
+        "wal.elapsed_clock:ElapsedClock.now_us",
+        "return self._first_us + round((self._clock.monotonic() - self._since_s) * 1_000_000)",
+        "return self._clock.now_us()",
+        "unit/topic/test_idempotency_bounds",
+        "test_a_clock_that_jumps_forward_ends_no_window_early[goes on]",
+    ),
+    "served: keep the keys of idle topics": Mutant(
+        "topic.floors:enforce_all",
+        "state.idempotency is not None and",
+        "False and",
+        "unit/topic/test_idempotency_bounds",
+        "test_keys_of_an_idle_topic_are_forgotten_when_their_windows_are_over",
+    ),
     "served: no look at the head that JSON expects": Mutant(
         "server.appending:_place_records",
         "expected_head=asked.expected_head",

@@ -79,6 +79,9 @@ FAMILIES: dict[str, Family] = {
     "strandline_wal_queue_depth": Family("gauge", "Appends that wait for a sync"),
     "strandline_wal_queue_depth_peak": Family("gauge", "The most that waited for one sync"),
     "strandline_wal_read_only": Family("gauge", "1 when a log takes nothing any more"),
+    "strandline_idempotency_keys_evicted_total": Family(
+        "counter", "Idempotency keys evicted by a limit before their window was over"
+    ),
     "strandline_wal_fsync_latency_us": Family("histogram", "Microseconds that a sync took"),
     "strandline_pipeline_runs_total": Family("counter", "Runs of a declared pipeline"),
     "strandline_pipeline_failures_total": Family("counter", "Those that failed or were lost"),
@@ -207,6 +210,7 @@ def _of_log(parts: Parts) -> Iterator[Sample]:
         yield Sample("strandline_wal_queue_depth", numbers.waiting, shard)
         yield Sample("strandline_wal_queue_depth_peak", numbers.waiting_most, shard)
         yield Sample("strandline_wal_read_only", numbers.failed, shard)
+        yield Sample("strandline_idempotency_keys_evicted_total", numbers.keys_evicted, shard)
         count = 0
         for bound, more in zip((*SYNC_BUCKETS_US, None), numbers.sync_counts, strict=True):
             count += more

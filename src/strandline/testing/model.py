@@ -108,14 +108,17 @@ class TopicModel:
         *,
         ts: int,
         now_us: int | None = None,
+        elapsed_us: int | None = None,
         expected_head: int | None = None,
         idempotency_key: bytes | Numbered | None = None,
     ) -> Appended:
         """Append records at a time, or raise what the topic must raise.
 
-        ``now_us`` is the time by which a ttl counts, where it is not the stamp.
+        ``now_us`` is the time by which a ttl counts, ``elapsed_us`` that of idempotency keys, where
+        they are not the stamp.
         """
-        known = self.remembered(idempotency_key, ts)
+        now_of_keys = ts if elapsed_us is None else elapsed_us
+        known = self.remembered(idempotency_key, now_of_keys)
         if known is not None:
             return Appended(known[0], known[1], self.head_seq, True)
         if expected_head is not None and expected_head != self.head_seq:
@@ -131,7 +134,7 @@ class TopicModel:
             taken = (idempotency_key.number, first_seq, self.head_seq)
             self._numbers[idempotency_key.producer] = taken
         elif idempotency_key is not None:
-            until = ts + self.config.idempotency_window_ms * 1000
+            until = now_of_keys + self.config.idempotency_window_ms * 1000
             self._known[idempotency_key] = (first_seq, self.head_seq, until)
         return Appended(first_seq, self.head_seq, self.head_seq)
 
@@ -164,8 +167,20 @@ class TopicModel:
         self.evict_logged = self.evict_floor
         self._evicted.clear()
 
-    def reopen(self) -> None:
-        """A restart: what lies above the logged floor is there again until somebody looks."""
+    @property
+    def keys(self) -> set[bytes]:
+        """Idempotency keys that were given, over or not."""
+        return set(self._known)
+
+    def reopen(self, elapsed_us: int | None = None) -> None:
+        """A restart: what lies above the logged floor is there again until somebody looks.
+
+        With a time no idempotency key is remembered for more than a whole window from it.
+        """
+        if elapsed_us is not None:
+            latest = elapsed_us + self.config.idempotency_window_ms * 1000
+            for key, (first_seq, last_seq, until) in self._known.items():
+                self._known[key] = (first_seq, last_seq, min(until, latest))
         self.evict_floor = self.evict_logged
         self.live |= self._evicted
         self._evicted.clear()

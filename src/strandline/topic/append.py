@@ -124,8 +124,8 @@ def _known(state: TopicState, shard: Shard, key: bytes | None) -> Pending | None
 
 
 def _remembered(state: TopicState, shard: Shard, key: bytes) -> tuple[int, int] | None:
-    found = None if state.idempotency is None else state.idempotency.get(key)
-    return None if found is None or found[2] < shard.writer.stamp() else found[:2]
+    keys = state.idempotency
+    return None if keys is None else keys.find(key, shard.writer.elapsed.now_us())
 
 
 def _taken(state: TopicState, mark: bytes) -> tuple[int, int] | None:
@@ -258,7 +258,10 @@ def _place(state: TopicState, shard: Shard, batch: Batch) -> Pending:
     if state.waiting is not None:
         state.waiting.place(last_seq, batch.payload)
     if batch.idempotency_key is not None:
-        state.remember(batch.idempotency_key, first_seq, last_seq, ts)
+        now_us = shard.writer.elapsed.now_us()
+        state.forget_expired_keys(now_us)
+        evicted = state.remember(batch.idempotency_key, first_seq, last_seq, ts, now_us)
+        shard.keys_evicted += evicted
     state.torn = False
     return Pending(Appended(first_seq, last_seq, last_seq), shard.committer, lsn, ts)
 

@@ -130,6 +130,7 @@ class Catalog:
         """Take in a topic that was made, or found by recovery."""
         state.lake = self.lake
         state.tag_indexes = self.tag_indexes
+        state.limits = self._limits
         self._by_name[state.name] = state
         self._by_id[state.id] = state
         if state.name.startswith(INTERNAL):
@@ -181,4 +182,7 @@ class Catalog:
         state.shard = xxh3_64_intdigest(state.id.to_bytes(8, "little")) % len(self.shards)
         state.home = self.shard_of(state)
         state.guard = state.home.writer.baton
+        if state.idempotency is not None:
+            window_us = state.config.idempotency_window_ms * 1000
+            state.idempotency.open(state.home.writer.elapsed.now_us(), window_us, self._limits)
         set_fast_lane(state)

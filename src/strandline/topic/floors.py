@@ -126,9 +126,12 @@ class Floors:
 
 
 def enforce_all(catalog: Catalog, reader: Callable[[], Reader], clock: Clock) -> None:
-    """Apply caps and ttl to every topic: the retention job's turn."""
+    """Apply caps, ttl and windows of keys to every topic: the retention job's turn."""
     failure: Exception | None = None
     for state in catalog.states():
+        if state.idempotency is not None and state.home is not None:
+            with state.guard:
+                state.forget_expired_keys(state.home.writer.elapsed.now_us())
         if retention.is_limited(state) and not state.dropped:
             shard = catalog.shard_of(state)
             try:

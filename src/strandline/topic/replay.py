@@ -24,6 +24,7 @@ from strandline.topic.catalog import Catalog
 from strandline.topic.copying import COPIES_MAX, MESSAGE_SIZE_MIN
 from strandline.topic.deleted_payload import settle
 from strandline.topic.deletes import apply_delete, hit_by
+from strandline.topic.idempotency_index import IdempotencyIndex
 from strandline.topic.pieces import Pieces
 from strandline.topic.resolving import Owed
 from strandline.topic.root import Root, TopicEntry
@@ -144,7 +145,7 @@ class Replay:
         self.records += found.count
         key = found.idempotency_key()
         if key is not None:
-            state.remember(key, found.first_seq, found.last_seq, found.ts)
+            state.remember(key, found.first_seq, found.last_seq, found.ts, found.ts)
 
     def _copies(self, state: TopicState, message: control.Copied, location: int) -> None:
         last_seq = message.first_seq + message.count - 1
@@ -159,7 +160,7 @@ class Replay:
         state.next_seq = last_seq + 1
         self.records += message.count
         if message.mark:
-            state.remember(message.mark, message.first_seq, last_seq, message.ts)
+            state.remember(message.mark, message.first_seq, last_seq, message.ts, message.ts)
 
     def _resolve(self) -> None:
         """Make the copies that the log only refers to."""
@@ -320,7 +321,8 @@ def lose_tail(state: TopicState, message: control.TailLost) -> None:
         elif not (message.mark and state.extend_gap(message.ceiling, message.reason)):
             state.add_gap(first_seq, message.ceiling, message.reason)
         if message.mark:
-            state.remember(message.mark, first_seq, message.ceiling, state.last_ts)
+            ts = state.last_ts
+            state.remember(message.mark, first_seq, message.ceiling, ts, ts)
     if message.mark:  # a report, not an end of the log: what is reserved stays so
         return
     state.ceiling = state.ceiling_asked = max(message.ceiling, state.next_seq - 1)
@@ -348,9 +350,8 @@ def state_of(entry: TopicEntry) -> TopicState:
         state.deleted = BitMap64.deserialize(entry.deleted)
     state.cold = Cold.decode(entry.cold)
     state.gaps = tuple(Gap(gap.first_seq, gap.last_seq, gap.reason) for gap in entry.gaps)
-    for key, first_seq, last_seq, until in entry.idempotency:
-        state.idempotency = state.idempotency or {}
-        state.idempotency[key] = (first_seq, last_seq, until)
+    if entry.idempotency:
+        state.idempotency = IdempotencyIndex(entry.idempotency)
     for name, number, first_seq, last_seq, ts in entry.producers:
         state.producers = state.producers or {}
         state.producers[name] = (number, first_seq, last_seq, ts)

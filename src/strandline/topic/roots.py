@@ -231,10 +231,17 @@ def entry_of(
         ceiling=state.ceiling_asked,
         deleted=deleted.serialize() if deleted else b"",
         gaps=[GapEntry(gap.first_seq, gap.last_seq, gap.reason) for gap in state.gaps],
-        idempotency=[(key, *found) for key, found in (state.idempotency or {}).items()],
+        idempotency=_idempotency(state),
         cold=state.cold.encode() if state.cold is not None else ColdEntry(),
         producers=[(name, *taken) for name, taken in (state.producers or {}).items()],
     )
+
+
+def _idempotency(state: TopicState) -> list[tuple[bytes, int, int, int]]:
+    if state.idempotency is None:
+        return []
+    writer = None if state.home is None else state.home.writer
+    return state.idempotency.dump(0 if writer is None else writer.elapsed.behind_us(writer.last_ts))
 
 
 def _gone_payload(state: TopicState) -> int:

@@ -33,8 +33,9 @@ from pyroaring import BitMap64
 from strandline.lake.cold import Cold
 from strandline.lake.lake import Lake
 from strandline.segment.reader import Segment
-from strandline.settings import TopicConfig
+from strandline.settings import LimitSettings, TopicConfig
 from strandline.topic import numbered
+from strandline.topic.idempotency_index import IdempotencyIndex
 from strandline.topic.job_rules import JobRules, WaitingJobs
 from strandline.topic.memory import MemoryTail
 from strandline.topic.tag_index import TagIndex, TagIndexes
@@ -158,6 +159,7 @@ class TopicState:
         "jobs",
         "lake",
         "last_ts",
+        "limits",
         "losses",
         "memory",
         "name",
@@ -217,7 +219,8 @@ class TopicState:
         self.tags: TagIndex | None = None
         """There since the last delete by tag, unless memory was short."""
         self.tag_indexes: TagIndexes | None = None
-        self.idempotency: dict[bytes, tuple[int, int, int]] | None = None
+        self.idempotency: IdempotencyIndex | None = None
+        self.limits = LimitSettings()
         self.producers: dict[bytes, numbered.Taken] | None = None
         self.waiters: deque[Gate] = deque()
         self.jobs: JobRules | None = None
@@ -360,24 +363,28 @@ class TopicState:
         """Let every waiting reader look again."""
         release_all(self.waiters)
 
-    def remember(self, key: bytes, first_seq: int, last_seq: int, ts: int) -> None:
-        """Remember an idempotency key or a producer's number, and forget those that are over."""
+    def remember(self, key: bytes, first_seq: int, last_seq: int, ts: int, now_us: int) -> int:
+        """Remember a producer's number, or an idempotency key as of an elapsed time.
+
+        How many older keys were evicted for it.
+        """
         mark = numbered.decode(key)
         if mark is not None:
             if self.producers is None:
                 self.producers = {}
             numbered.remember(self.producers, mark[0], (mark[1], first_seq, last_seq, ts))
-            return
+            return 0
         if self.idempotency is None:
-            self.idempotency = {}
-        known = self.idempotency
-        known.pop(key, None)
-        known[key] = (first_seq, last_seq, ts + self.config.idempotency_window_ms * 1000)
-        while known:
-            oldest = next(iter(known))
-            if known[oldest][2] >= ts:
-                break
-            del known[oldest]
+            self.idempotency = IdempotencyIndex()
+        until = now_us + self.config.idempotency_window_ms * 1000
+        return self.idempotency.remember(key, (first_seq, last_seq, until), self.limits)
+
+    def forget_expired_keys(self, now_us: int) -> None:
+        """Forget the idempotency keys whose windows are over. Writer's lock held."""
+        if self.idempotency is not None:
+            self.idempotency.forget_expired(now_us)
+            if not self.idempotency:
+                self.idempotency = None
 
 
 def release_all(waiters: deque[Gate]) -> None:

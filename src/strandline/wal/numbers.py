@@ -41,3 +41,5 @@ class LogNumbers(msgspec.Struct, frozen=True, kw_only=True):
     """The most that waited when a sync began."""
     failed: bool
     """Whether it takes nothing any more."""
+    keys_evicted: int
+    """Idempotency keys that were evicted before their windows were over."""

@@ -20,6 +20,8 @@ class Shard:
         self.maintenance = threading.Lock()
         """Held by whoever deletes, evicts or alters in this shard's topics. Taken before the
         writer's lock, never after it."""
+        self.keys_evicted = 0
+        """Idempotency keys that were evicted before their windows were over."""
         self.copied_bytes = 0
         """Payload of copies that are in memory and refer to their originals (``Copied``)."""
         self.unflushed: dict[int, Callable[[], None]] = {}
@@ -61,6 +63,7 @@ class Shard:
             waiting=self.committer.waiting,
             waiting_most=self.committer.waiting_most,
             failed=writer.failure is not None,
+            keys_evicted=self.keys_evicted,
         )
 
     def run_once(self) -> None:

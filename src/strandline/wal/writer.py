@@ -33,6 +33,7 @@ from strandline.errors import Closed, DiskFull, Poisoned, StrandlineError, TooLa
 from strandline.settings import WalSettings
 from strandline.wal import block, codec, control
 from strandline.wal.baton import Baton
+from strandline.wal.elapsed_clock import ElapsedClock
 from strandline.wal.files import (
     BLOCK_AT,
     LOCATION_SHARD_BITS,
@@ -76,6 +77,7 @@ class Writer:
         self._slow_from = (last_ts, 0.0)
         self.failure: StrandlineError | None = None
         self._clock = clock
+        self.elapsed = ElapsedClock(clock, last_ts)
         self.monotonic = clock.monotonic
         self.first_lsn = end_lsn
         """Where this opening of the store began to write."""
