@@ -1,19 +1,31 @@
 """Background work with one life cycle: start, ``run_once`` again and again, drain, stop.
 
-A job that fails because the world fails (an OSError, one of our own errors) is tried again with a
-growing pause, and says so in its health. A job that raises anything else has met a bug: it is dead,
-its store is told at once, and nothing pretends that it still runs.
+A job that fails for a reason that may pass (``PASSING``: the disk, one of our own errors, no
+memory, a codec) runs again after a pause that grows, and its health has the error until a run
+succeeds. Two failures are final, and the store is red from then on: a failed sync, and any other
+error, which is a bug.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 
 import msgspec
+import pyarrow as pa
 
 from strandline.env.clock import Clock
+from strandline.env.thread_pool import start
 from strandline.errors import Poisoned, StrandlineError
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+PASSING = (OSError, StrandlineError, MemoryError, zstd.ZstdError, pa.ArrowException)
+"""Errors after which the same work may succeed, unless it is ``Poisoned``."""
 
 _BACK_OFF_S_FIRST = 0.05
 _BACK_OFF_S_MAX = 30.0
@@ -53,12 +65,13 @@ class Job:
         self._stopping = False
         self._runs = 0
         self._failures = 0
+        self._took_s = 0.0
         self._last_error = ""
         self._dead = False
         self._thread = threading.Thread(target=self._loop, name=f"strandline-{name}", daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
+        start(self._thread)
 
     def stop(self, timeout_s: float = 10.0) -> None:
         """Let the run under way finish, then end the thread."""
@@ -77,26 +90,27 @@ class Job:
         )
 
     def _loop(self) -> None:
-        took_s = 0.0
-        while not self._stopping:
-            pause = max(0.0, self._interval_s - took_s)
+        while not self._stopping and self._turn():
+            pass
+
+    def _turn(self) -> bool:
+        """One pause and one run; whether there may be another."""
+        try:
+            pause = max(0.0, self._interval_s - self._took_s)
             if self._failures:
                 pause = min(_BACK_OFF_S_MAX, _BACK_OFF_S_FIRST * 2 ** min(self._failures, 16))
             self._clock.wait(self.kick, pause)
             self.kick.clear()
+            if self._stopping:
+                return False
             began_s = self._clock.monotonic()
-            if not self._stopping and not self._turn():
-                return
-            took_s = self._clock.monotonic() - began_s if self.is_steady else 0.0
-
-    def _turn(self) -> bool:
-        try:
             self._run_once()
+            self._took_s = self._clock.monotonic() - began_s if self.is_steady else 0.0
         except Poisoned as error:
             return self._die(str(error))
-        except (OSError, StrandlineError) as error:
+        except PASSING as error:
             self._failures += 1
-            self._last_error = str(error)
+            self._last_error = str(error) or type(error).__name__
         except BaseException as error:  # noqa: BLE001 - a bug must turn health red, whatever it is
             return self._die(repr(error))
         else:

@@ -7,9 +7,9 @@ flush what waits in memory, sync, say so on the log, release the lock.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 
 from strandline.backup.backups import BackupInfo, Backups, Place
@@ -20,8 +20,9 @@ from strandline.env.clock import Clock, SystemClock
 from strandline.env.disk import Disk, Lock, OsDisk
 from strandline.env.object_store import open_objects
 from strandline.env.objects import Objects
-from strandline.errors import Closed, Invalid, StrandlineError
-from strandline.jobs import Job
+from strandline.env.system_failures import as_unavailable
+from strandline.errors import Closed, Invalid
+from strandline.jobs import PASSING, Job
 from strandline.lake.lake import Lake
 from strandline.lake.sweep import Swept
 from strandline.routers.routers import TICK_S as ROUTERS_S
@@ -32,7 +33,7 @@ from strandline.topic.checkpoint import Checkpointer
 from strandline.topic.ending import end_shard
 from strandline.topic.floors import enforce_all
 from strandline.topic.health import Health, health_of
-from strandline.topic.layout import Layout
+from strandline.topic.layout import Layout, checked_path
 from strandline.topic.pins import Pins
 from strandline.topic.progress import Progress, silent
 from strandline.topic.recover import Recovered, recover, recover_beside_writer
@@ -46,7 +47,6 @@ from strandline.wal.committer import Committer
 from strandline.wal.numbers import LogNumbers
 from strandline.wal.reader import Reader
 from strandline.wal.shard import Shard
-from strandline.wal.writer import as_unavailable
 from strandline.wiring import (
     Base,
     make_adopting,
@@ -67,6 +67,8 @@ _INBOX_S = 0.1
 class Store(Doors):
     """An opened data directory. Safe from many threads; use it as a context manager."""
 
+    _found: Recovered
+
     def __init__(
         self,
         path: str,
@@ -79,9 +81,7 @@ class Store(Doors):
         progress: Progress = silent,
         start_jobs: bool = True,
     ) -> None:
-        if not (isinstance(path, (str, os.PathLike)) and isinstance(os.fspath(path), str) and path):
-            raise Invalid(f"name the directory of the store as text, not {path!r}")
-        self.path = os.path.abspath(path)
+        self.path = checked_path(path)
         self.readonly = readonly
         self._settings = within_budget(checked(Settings() if settings is None else settings))
         self._disk = disk or OsDisk()
@@ -107,14 +107,19 @@ class Store(Doors):
         self._routers = make_routers(
             self._base, self, lambda: self._found.catalog, readonly=readonly
         )
-        if readonly:
-            store_id = system.read(self._disk, self.path)
-            self._found = self._recover(store_id, progress)
-            self._views = make_views(
-                self._base, self, None, store_id=store_id, trash=self._found.catalog.lake_trash
-            )
-        else:
-            self._open_for_writing(progress, start_jobs=start_jobs)
+        self._opened = ExitStack()
+        self._opened.callback(self._lake.close)
+        try:
+            if readonly:
+                self._open_for_reading(progress)
+            else:
+                self._open_for_writing(progress, start_jobs=start_jobs)
+        except BaseException as error:
+            self._closed = True
+            self._opened.close()  # as a killed process would: without a word on the log
+            if isinstance(error, (OSError, MemoryError)):
+                raise as_unavailable(error, f"the store {self.path}", "opened") from error
+            raise
 
     def __enter__(self) -> Store:
         return self
@@ -300,15 +305,11 @@ class Store(Doors):
             if self._closed:
                 return
             self._closed = True
-        if not self.readonly and not self._forked:
-            self._close_writing()
         try:
-            self._views.shelf.abandon()
-            self._found.close()
-            self._lake.close()
+            if not self.readonly and not self._forked:
+                self._close_writing()
         finally:
-            if self._lock is not None:
-                self._lock.release()
+            self._opened.close()
 
     def forked(self) -> None:
         """In a forked child: this store belongs to the parent."""
@@ -323,33 +324,34 @@ class Store(Doors):
         disk = self._disk
         owner = f"{process.process_id()} {disk.boot_id()}\n".encode()
         self._lock = system.take_lock(disk, self.path, owner)
-        try:
-            shards = self._settings.wal.shards
-            store_id = system.ensure(disk, self.path, self._clock.now_us(), shards=shards)
-            self._found = self._recover(store_id, progress)
-            self._wire()
-            system.note_shards(disk, self.path, shards)
-        except OSError as error:
-            self._lock.release()
-            raise as_unavailable(error, f"the store {self.path}") from error
-        except BaseException:
-            self._lock.release()
-            raise
+        self._opened.callback(self._lock.release)
+        shards = self._settings.wal.shards
+        store_id = system.ensure(disk, self.path, self._clock.now_us(), shards=shards)
+        self._found = self._recover(store_id, progress)
+        self._opened.callback(self._close_found)
+        self._wire()
+        system.note_shards(disk, self.path, shards)
         process.tell_when_forked(self)
         if start_jobs:
             for job in self._jobs:
+                self._opened.callback(job.stop)
                 job.start()
+
+    def _open_for_reading(self, progress: Progress) -> None:
+        store_id = system.read(self._disk, self.path)
+        self._found = self._recover(store_id, progress)
+        self._opened.callback(self._close_found)
+        trash = self._found.catalog.lake_trash
+        self._views = make_views(self._base, self, None, store_id=store_id, trash=trash)
+        self._opened.callback(self._views.shelf.abandon)
 
     def _recover(self, store_id: bytes, progress: Progress) -> Recovered:
         walk = recover_beside_writer if self.readonly else recover
-        return walk(
-            self._disk,
-            self._layout,
-            store_id,
-            self._settings,
-            progress=progress,
-            lake=self._lake,
-        )
+        disk, layout, settings = self._disk, self._layout, self._settings
+        return walk(disk, layout, store_id, settings, progress=progress, lake=self._lake)
+
+    def _close_found(self) -> None:
+        self._found.close()
 
     def _wire(self) -> None:
         found, layout, disk = self._found, self._layout, self._disk
@@ -364,6 +366,8 @@ class Store(Doors):
         self._shards = [
             Shard(make_writer(self._base, found, number)) for number in range(wal.shards)
         ]
+        for shard in self._shards:
+            self._opened.callback(shard.writer.close)
         found.catalog.attach(self._shards)
         segment = self._settings.segment
         pins = Pins(disk, layout.pins)
@@ -390,13 +394,10 @@ class Store(Doors):
             changing=self._checkpointing,
         )
         self._inbox = make_inbox(self._base, self, self.id)
-        self._views = make_views(
-            self._base,
-            self,
-            intake,
-            store_id=found.store_id,
-            trash=found.catalog.lake_trash,
-        )
+        self._opened.callback(self._inbox.close)
+        trash = found.catalog.lake_trash
+        self._views = make_views(self._base, self, intake, store_id=found.store_id, trash=trash)
+        self._opened.callback(self._views.shelf.abandon)
         self._adopting = make_adopting(self._base, self._views, self.id, self.relocate)
         self._space = SpaceWatch(disk, layout, self._shards, self._settings.space)
         self._space.make_room()
@@ -411,8 +412,8 @@ class Store(Doors):
             name = f"sync-{shard.number}"
             self._add_job(name, shard.run_once, interval_s, shard.committer.kick, shard)
         for shard in self._shards:
-            name, writer = f"prepare-{shard.number}", shard.writer
-            self._add_job(name, writer.prepare_spares, _TICK_S, writer.spare_wanted)
+            prepare, wanted = shard.writer.prepare_spares, shard.writer.spare_wanted
+            self._add_job(f"prepare-{shard.number}", prepare, _TICK_S, wanted)
         self._add_job("checkpoint", self._checkpoint_if_due, _TICK_S)
         self._add_job("relocate", self._relocate_if_possible, self._settings.lake.interval_s)
         retain = partial(enforce_all, self._found.catalog, self._reader, self._clock)
@@ -469,7 +470,7 @@ class Store(Doors):
             synced = {number: log.end_lsn for number, log in self._found.logs.items()}
             synced |= {shard.number: shard.committer.synced for shard in self._shards}
             self._layout.write_closed(self._disk, synced)
-        except (OSError, StrandlineError) as error:
+        except PASSING as error:
             # The store is released either way; what was acknowledged is on the log.
             self._deaths.append(f"closing: {error}")
         finally:
@@ -477,7 +478,6 @@ class Store(Doors):
                 shard.writer.close()
             for job in syncing:
                 job.stop()
-            self._inbox.close()
 
     def _handle(self, state: TopicState) -> Topic:
         shard = None if self.readonly else self._found.catalog.shard_of(state)

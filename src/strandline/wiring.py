@@ -12,6 +12,7 @@ from strandline.env.clock import Clock
 from strandline.env.disk import Disk
 from strandline.env.object_store import open_objects
 from strandline.env.objects import Objects
+from strandline.env.system_failures import as_unavailable
 from strandline.inbox.adopting import Adopting
 from strandline.inbox.inbox import Inbox
 from strandline.lake.intake import Intake
@@ -33,7 +34,7 @@ from strandline.views.view import Depot
 from strandline.views.views import Topics, Views
 from strandline.wal.files import ShardFiles
 from strandline.wal.reader import Reader
-from strandline.wal.writer import Writer, as_unavailable
+from strandline.wal.writer import Writer
 from strandline.wire.learning import learn_at_first
 
 RUNS_TOPIC = "strandline.runs"
@@ -49,7 +50,7 @@ def telling(what: str) -> Iterator[None]:
     """Say of what a failure of the disk has stopped."""
     try:
         yield
-    except OSError as error:
+    except (OSError, MemoryError) as error:
         raise as_unavailable(error, what) from error
 
 

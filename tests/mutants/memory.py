@@ -4,9 +4,32 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+_JOBS = "unit/store/test_jobs"
 _SHARES = "unit/memory/test_shares"
+_THREADS = "unit/env/test_thread_pool"
 
 MEMORY = {
+    "end a job for one failed allocation": Mutant(
+        "jobs:Job._turn",
+        "except PASSING as error",
+        "except (OSError, StrandlineError) as error",
+        _JOBS,
+        "test_a_failure_of_the_world_is_tried_again_after_growing_pauses[error2]",
+    ),
+    "do a task twice that got no thread": Mutant(
+        "env.thread_pool:ThreadPool.try_submit",
+        "None if future.cancel() else future",
+        "None",
+        _THREADS,
+        "test_a_task_that_was_left_to_its_caller_is_not_done_when_a_thread_starts",
+    ),
+    "leave a refused opening open": Mutant(
+        "store:Store.__init__",
+        "self._opened.close()",
+        "self._deaths.clear()",
+        "test_threads_fail",
+        "test_any_thread_may_be_refused[True]",
+    ),
     "count without the lock": Mutant(
         "memory:Share.charge",
         "with self._counting:",

@@ -17,6 +17,7 @@ import pytest
 
 from strandline.env.remote_wait import remote_wait
 from strandline.env.retrying import Retrying
+from strandline.errors import Unavailable
 from strandline.server.bridge import LAKE, QUERY, Bridge
 from strandline.server.routes import ROUTES
 from strandline.server.settings import ServerSettings
@@ -304,6 +305,10 @@ def _filled(route: str) -> str:
     return filled.replace("{producer}", "p")
 
 
+def refuse(thread: threading.Thread) -> None:
+    raise RuntimeError(f"can't start new thread {thread.name}")
+
+
 def make_pool(threads: int, spares: int) -> WorkerPool:
     return WorkerPool("tested", threads, spares=spares, subjects=RemoteSubjects())
 
@@ -323,6 +328,20 @@ def test_a_thread_that_waits_for_the_object_store_is_replaced():
     assert not first.future.done()
     gate.set()
     first.future.result(DEADLINE_S)
+    pool.close()
+
+
+def test_a_task_that_gets_no_thread_is_refused_and_a_later_one_is_done(monkeypatch):
+    pool = make_pool(threads=1, spares=0)
+    with monkeypatch.context() as refusing:
+        refusing.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(Unavailable, match="ulimit -u"):
+            pool.submit(Task(lambda: "never"))
+
+    task = Task(lambda: "done")
+    pool.submit(task)
+
+    assert task.future.result(DEADLINE_S) == "done"
     pool.close()
 
 

@@ -27,9 +27,9 @@ from strandline.env.disk import Disk, OsDisk
 from strandline.env.object_store import open_objects
 from strandline.env.objects import Objects
 from strandline.env.probe import probe
+from strandline.env.system_failures import as_unavailable
 from strandline.topic.layout import Layout
 from strandline.topic.progress import Progress, silent
-from strandline.wal.writer import as_unavailable
 
 Place = str | Objects
 """A url, a folder, or an object store that is open."""
@@ -112,7 +112,7 @@ class Backups:
                 progress=progress,
                 reach=reach,
             )
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             raise as_unavailable(error, "a backup") from error
         goes_on = made.timeline != made.number
         older = [register.read(self.objects, made.number - 1)] if goes_on else []
@@ -142,7 +142,7 @@ class Backups:
                 lake=None if lake is None else self._open(lake),
                 progress=progress,
             )
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             raise as_unavailable(error, "the restored store") from error
 
     def verify(

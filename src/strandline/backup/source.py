@@ -23,6 +23,7 @@ import msgspec
 
 from strandline.backup.descriptor import Descriptor, ShardReach, TopicReach
 from strandline.env.disk import Disk, ReadFile
+from strandline.env.system_failures import as_unavailable
 from strandline.errors import Corrupt
 from strandline.topic.layout import Layout
 from strandline.topic.root import Root
@@ -30,7 +31,6 @@ from strandline.wal import block, control
 from strandline.wal.codec import FILE_HEADER_SIZE, HEADER_SIZE
 from strandline.wal.files import LOCATION_LSN
 from strandline.wal.recovery import Frame, Scratch, ShardLog, Single, in_order
-from strandline.wal.writer import as_unavailable
 
 
 class Reach(msgspec.Struct, frozen=True):

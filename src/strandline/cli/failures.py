@@ -23,6 +23,7 @@ import traceback
 
 from cyclopts.exceptions import CycloptsError, UnusedCliTokensError
 
+from strandline.env.system_failures import advice
 from strandline.errors import (
     Conflict,
     Corrupt,
@@ -107,7 +108,8 @@ def explain(error: BaseException) -> tuple[str, str]:
     elif isinstance(error, StrandlineError):
         message, hint = str(error), _hint(error)
     elif isinstance(error, OSError):
-        message, hint = str(error), "check the path and its rights, then try again"
+        hint = advice(error, "check the path and its rights, then try again")
+        message = str(error)
     else:
         message = f"a bug in strandline: {type(error).__name__}: {error}"
         hint = "run it again with STRANDLINE_DEBUG=1 and report what it prints"
@@ -129,7 +131,7 @@ def _hint(error: StrandlineError) -> str:
         return str(notes[-1])
     for kind, hint in _HINTS:
         if isinstance(error, kind):
-            return hint
+            return advice(error.__cause__, hint)
     return "run it again with STRANDLINE_DEBUG=1 to see more"
 
 

@@ -42,6 +42,7 @@ from strandline.env.objects import (
     recognise,
     too_short,
 )
+from strandline.env.system_failures import advice
 from strandline.errors import Denied, DiskFull, Invalid, NotFound, StrandlineError, Unavailable
 
 ASIDE = ".aside"
@@ -337,4 +338,5 @@ def _failure(error: OSError, where: str) -> StrandlineError:
         return DiskFull(f"no room for {where}: free space, then try again")
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return Denied(f"{where} may not be used ({error.strerror}): check its rights")
-    return Unavailable(f"{where} cannot be used ({error}): look at the disk, then try again")
+    then = advice(error, "look at the disk, then try again")
+    return Unavailable(f"{where} cannot be used ({error}): {then}")

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 from strandline.env.objects import Objects
-from strandline.errors import AlreadyThere, UnfitStore
+from strandline.env.system_failures import NO_THREADS
+from strandline.env.thread_pool import ThreadPool
+from strandline.errors import AlreadyThere, Unavailable, UnfitStore
 
 PROBES = "probe"
 RACERS = 8
@@ -59,9 +60,12 @@ def _all_at_once(objects: Objects, key: str, racers: int) -> None:
             return None
         return body
 
-    with ThreadPoolExecutor(racers) as pool:
-        ended = list(pool.map(race, [_body() for _ in range(racers)]))
-    winners = [body for body in ended if body is not None]
+    with ThreadPool(racers, "strandline-probe") as pool:
+        ended = [pool.try_submit(race, _body()) for _ in range(racers)]
+        if None in ended:
+            start.abort()
+            raise Unavailable(f"{racers} threads to check {objects.name} are refused: {NO_THREADS}")
+        winners = [body for each in ended if each is not None and (body := each.result())]
     if len(winners) != 1:
         raise _unfit(objects, f"{len(winners)} of {racers} created one object at the same time")
     if objects.get(key) != winners[0]:

@@ -11,10 +11,11 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 
 from strandline.env.objects import Objects
 from strandline.env.remote_wait import remote_wait
+from strandline.env.thread_pool import ThreadPool
 from strandline.errors import Closed, Corrupt, Invalid, NotFound
 from strandline.lake import keys
 from strandline.lake.cold import Cold, ColdFile
@@ -44,7 +45,7 @@ class Lake:
         self._size = 0
         self._closed = False
         self._lock = threading.Lock()
-        self._threads = ThreadPoolExecutor(settings.read_threads, "strandline-lake")
+        self._threads = ThreadPool(settings.read_threads, "strandline-lake")
 
     def zone(self, topic_id: int, cold: Cold, seq: int) -> Zone:
         """The zone that answers for a seq; LookupError when no file does."""
@@ -184,4 +185,6 @@ class Lake:
                 return
             if len(self._coming) > self.settings.read_threads * 2:
                 self._coming.pop(next(iter(self._coming))).cancel()
-            self._coming[place] = self._threads.submit(file.zone, place[2])
+            coming = self._threads.try_submit(file.zone, place[2])
+            if coming is not None:  # without a thread, the reader fetches it when it is needed
+                self._coming[place] = coming

@@ -15,7 +15,7 @@ from __future__ import annotations
 import bisect
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from typing import Any, Protocol
 
 import msgspec
@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from xxhash import xxh3_64_intdigest, xxh3_128
 
 from strandline.env.direct_file import aligned_memory
+from strandline.env.thread_pool import ThreadPool
 from strandline.errors import Corrupt, NewerFormat
 from strandline.lake.columns import SCHEMA
 from strandline.lake.writer import FORMAT_KEY, FORMAT_VERSION, ZONE_SPAN, ZONES_KEY
@@ -135,7 +136,7 @@ class LakeFileReader:
         return self._rows(self.zones[place], columns)
 
     def tables(
-        self, columns: Sequence[str] = RECORD, *, threads: Executor, ahead: int = 4
+        self, columns: Sequence[str] = RECORD, *, threads: ThreadPool, ahead: int = 4
     ) -> Iterator[pa.Table]:
         """The rows of the whole file, a table for each row group, so many read ahead at most."""
         coming: deque[Future[pa.Table]] = deque()

@@ -15,11 +15,12 @@ only above a threshold, and when it is there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, as_completed
 from functools import partial
 from typing import Literal, Protocol, TypeVar
 
 from strandline.env.process import cores
+from strandline.env.thread_pool import ThreadPool
 from strandline.errors import Invalid, NotInstalled
 from strandline.settings import GIB
 
@@ -67,7 +68,7 @@ class Embedded:
         self, work: Callable[[Task], Result], tasks: Sequence[Task]
     ) -> Iterator[tuple[int, Result]]:
         failure: BaseException | None = None
-        pool = ThreadPoolExecutor(self._threads, "strandline-pipeline")
+        pool = ThreadPool(self._threads, "strandline-pipeline")
         try:
             places = {pool.submit(work, task): place for place, task in enumerate(tasks)}
             for future in as_completed(places):

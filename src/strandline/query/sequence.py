@@ -20,14 +20,15 @@ times it takes, and so needs a pass more.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from strandline.env.thread_pool import ThreadPool
 from strandline.query.bound import BoundStep
 from strandline.query.links import Codes, Numbered, numbered
 from strandline.views.table.evaluate import Mask
@@ -99,8 +100,9 @@ def matches(sides: Sequence[Side], steps: Sequence[BoundStep], *, parts: int = 1
     match = partial(_matched, events, steps)
     if len(cuts) == 2:
         return match(*cuts)
-    with ThreadPoolExecutor(len(cuts) - 1, "strandline-match") as threads:
-        found = list(threads.map(match, cuts[:-1], cuts[1:]))
+    with ThreadPool(len(cuts) - 1, "strandline-match") as threads:
+        parts_found = [threads.submit(match, *cut) for cut in pairwise(cuts)]
+        found = [part.result() for part in parts_found]
     return [np.concatenate(rows) for rows in zip(*found, strict=True)]
 
 

@@ -16,7 +16,6 @@ changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
@@ -25,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from strandline.env.objects import Objects
+from strandline.env.thread_pool import ThreadPool
 from strandline.errors import Corrupt, Invalid, NotFound
 from strandline.reservoir import checkpoint as checkpoints
 from strandline.reservoir import codec, keys, recovery, registry
@@ -246,9 +246,10 @@ def _files(state: State, told: Iterable[_File]) -> tuple[list[_File], list[Damag
 def _check_files(objects: Objects, files: list[_File], progress: Progress) -> list[Damage]:
     damage: list[Damage] = []
     progress("files", 0, len(files))
-    with ThreadPoolExecutor(FILES_AT_ONCE, "strandline-verify") as threads:
-        for done, found in enumerate(threads.map(partial(_check_file, objects), files), start=1):
-            damage += found
+    with ThreadPool(FILES_AT_ONCE, "strandline-verify") as threads:
+        checks = [threads.submit(_check_file, objects, file) for file in files]
+        for done, check in enumerate(checks, start=1):
+            damage += check.result()
             progress("files", done, len(files))
     return damage
 

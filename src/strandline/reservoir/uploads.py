@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 
+from strandline.env.thread_pool import ThreadPool
 from strandline.errors import Closed
 from strandline.reservoir.blob import Blob
 
@@ -25,7 +26,7 @@ class Uploads:
     def __init__(self, store: Callable[[Blob], None], *, waiting_max: int, at_once: int) -> None:
         self._store = store
         self._places = threading.Semaphore(waiting_max)
-        self._threads = ThreadPoolExecutor(at_once, "strandline-upload")
+        self._threads = ThreadPool(at_once, "strandline-upload")
         self._retrying = threading.Lock()
         self._lock = threading.Lock()
         self._closed = False
@@ -44,9 +45,9 @@ class Uploads:
 
     def send(self, blob: Blob) -> None:
         """Store it in the background, in the place that was reserved."""
+        self._check_open()
+        future = self._threads.submit(self._send, blob)  # here when there is no thread for it
         with self._lock:
-            self._check_open()
-            future = self._threads.submit(self._send, blob)
             self._running.add(future)
         future.add_done_callback(self._ended)
 

@@ -19,6 +19,8 @@ from concurrent.futures import Future
 from typing import Any
 
 from strandline.env.remote_wait import observe_waits
+from strandline.env.thread_pool import start
+from strandline.errors import Unavailable
 
 
 class Task:
@@ -102,7 +104,11 @@ class WorkerPool:
             self._tasks.append(task)
             if self._idle:
                 self._changed.notify()
-            self._start_threads()
+            try:
+                self._start_threads()
+            except Unavailable:
+                self._tasks.remove(task)
+                raise
 
     def close(self) -> None:
         """Wait for running tasks; queued ones are cancelled."""
@@ -142,7 +148,12 @@ class WorkerPool:
             self._numbers += 1
             thread = _Worker(self, f"{self.name}_{self._numbers}")
             self._threads.add(thread)
-            thread.start()
+            try:
+                start(thread)
+            except Unavailable:
+                self._threads.discard(thread)
+                if not self._threads:
+                    raise  # no thread would ever take a task
 
     def next_task(self) -> Task | None:
         """The next task for a thread of this pool; None when the thread is to end."""

@@ -23,11 +23,20 @@ damaged/                    files that a repair took out of use, kept for good
 
 from __future__ import annotations
 
+import os
+
 import msgspec
 from xxhash import xxh3_64_intdigest
 
 from strandline.env.disk import Disk
-from strandline.errors import Corrupt
+from strandline.errors import Corrupt, Invalid
+
+
+def checked_path(path: str | os.PathLike[str]) -> str:
+    """The absolute path of a store's directory."""
+    if not (isinstance(path, (str, os.PathLike)) and isinstance(os.fspath(path), str) and path):
+        raise Invalid(f"name the directory of the store as text, not {path!r}")
+    return os.path.abspath(path)
 
 
 class Layout:

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 from pyroaring import BitMap64
 
+from strandline.env.system_failures import advice
 from strandline.errors import (
     Closed,
     Corrupt,
@@ -260,7 +261,8 @@ def _unreadable(error: Exception) -> StrandlineError:
     """What to tell a reader whose file fails it."""
     if isinstance(error, FileNotFoundError):
         return Corrupt("a segment is missing", path=str(error.filename))
-    return Unavailable(f"records could not be read ({error}): check the disk, then retry")
+    then = advice(error, "check the disk, then retry")
+    return Unavailable(f"records could not be read ({error}): {then}")
 
 
 def _listed(run: Run, seq: int) -> Listed:

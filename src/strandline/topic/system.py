@@ -14,6 +14,7 @@ import msgspec
 from xxhash import xxh3_64_hexdigest
 
 from strandline.env.disk import Disk, Lock
+from strandline.env.system_failures import advice
 from strandline.errors import Corrupt, Locked, NewerFormat, NotAStore, Unavailable
 
 FORMAT_VERSION = 1
@@ -40,10 +41,8 @@ def take_lock(disk: Disk, directory: str, owner: bytes) -> Lock:
         refuse_foreign(disk, directory)
         lock = disk.lock(f"{directory}/LOCK", owner)
     except OSError as error:
-        raise Unavailable(
-            f"cannot open {directory} for writing ({error}): check the path and its rights, or "
-            "open it with readonly=True"
-        ) from error
+        then = advice(error, "check the path and its rights, or open it with readonly=True")
+        raise Unavailable(f"cannot open {directory} for writing ({error}): {then}") from error
     if lock is None:
         raise Locked(
             f"another process has {directory} open: close it there, or open with readonly=True"

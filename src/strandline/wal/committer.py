@@ -25,9 +25,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from strandline.env.system_failures import as_unavailable
 from strandline.wal.baton import Baton
 from strandline.wal.numbers import SyncTimes
-from strandline.wal.writer import Writer, as_unavailable
+from strandline.wal.writer import Writer
 
 _TRIES_FOR_COROUTINES = 8  # one loop places many appends in a row: a round should cover them
 _PATIENCE_S = 0.5  # how often a waiter looks whether the shard has failed meanwhile

@@ -19,7 +19,6 @@ Safety:
 
 from __future__ import annotations
 
-import errno
 import itertools
 import struct
 import threading
@@ -29,7 +28,8 @@ from xxhash import xxh3_64_intdigest
 
 from strandline.env.clock import Clock
 from strandline.env.disk import Buffer, LogFile
-from strandline.errors import Closed, DiskFull, Poisoned, StrandlineError, TooLarge, Unavailable
+from strandline.env.system_failures import as_unavailable
+from strandline.errors import Closed, DiskFull, Poisoned, StrandlineError, TooLarge
 from strandline.settings import WalSettings
 from strandline.wal import block, codec, control
 from strandline.wal.baton import Baton
@@ -481,10 +481,3 @@ def _zero_sector_suspected(buffers: list[Buffer], file_offset: int) -> bool:
             hit = sample.find(0, hit + 1)
         file_offset += len(buffer)
     return False
-
-
-def as_unavailable(error: OSError, what: str) -> StrandlineError:
-    """What a caller is told when the disk fails."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return DiskFull(f"no room for {what} ({error}): free space, then retry")
-    return Unavailable(f"{what} could not be written ({error}): check the disk, then retry")

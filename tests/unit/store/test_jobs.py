@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 
+import pyarrow as pa
 import pytest
 
 from strandline.errors import Poisoned, Unavailable
 from strandline.jobs import Job
 from strandline.testing.sim_clock import SimClock
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 DEADLINE_S = 30
 
@@ -85,7 +92,17 @@ def test_a_kick_makes_it_run_at_once(bench):
     assert bench.turns.acquire(timeout=DEADLINE_S)
 
 
-@pytest.mark.parametrize("error", [OSError(5, "broken"), Unavailable("busy")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(5, "broken"),
+        Unavailable("busy"),
+        MemoryError("no memory"),
+        pa.ArrowMemoryError("no memory for a buffer"),
+        pa.ArrowInvalid("not Arrow"),
+        zstd.ZstdError("Allocation error"),
+    ],
+)
 def test_a_failure_of_the_world_is_tried_again_after_growing_pauses(bench, error):
     bench.fail_with(error)
     bench.start()
@@ -103,6 +120,15 @@ def test_a_failure_of_the_world_is_tried_again_after_growing_pauses(bench, error
     assert bench.deaths == []
 
 
+def test_an_error_without_text_is_named_in_health(bench):
+    bench.fail_with(MemoryError())
+    bench.start()
+
+    bench.pass_time(10)
+
+    assert bench.job.health().last_error == "MemoryError"
+
+
 def test_after_a_success_the_pause_is_the_usual_one_again(bench):
     bench.fail_with(OSError(5, "broken"))
     bench.start()
@@ -118,7 +144,7 @@ def test_after_a_success_the_pause_is_the_usual_one_again(bench):
     assert (health.failures_in_row, health.last_error, health.runs) == (0, "", 2)
 
 
-@pytest.mark.parametrize("error", [ValueError("a bug"), Poisoned("a sync failed"), MemoryError()])
+@pytest.mark.parametrize("error", [ValueError("a bug"), Poisoned("a sync failed")])
 def test_a_bug_or_a_poisoned_shard_kills_the_job_and_is_told_at_once(bench, error):
     bench.fail_with(error)
     bench.start()

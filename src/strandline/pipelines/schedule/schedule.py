@@ -25,7 +25,8 @@ import msgspec
 
 from strandline.env.clock import Clock, SystemClock
 from strandline.env.disk import Disk, Lock, OsDisk
-from strandline.errors import Conflict, Corrupt, NotFound, StrandlineError
+from strandline.env.thread_pool import start
+from strandline.errors import Conflict, Corrupt, NotFound, StrandlineError, Unavailable
 from strandline.pipeline_config import Declared
 from strandline.pipelines.schedule import due
 from strandline.pipelines.schedule.declared import check_declared, points_of, when_told
@@ -193,7 +194,12 @@ class Schedule:
                     daemon=True,
                 )
                 self._running[name] = thread
-                thread.start()
+                try:
+                    start(thread)
+                except Unavailable:
+                    del self._running[name]
+                    begun = None  # noted, and ended as lost when it is due again
+                    raise
         finally:
             if begun is None:
                 lease.release()

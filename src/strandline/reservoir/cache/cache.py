@@ -30,6 +30,7 @@ from strandline.env.direct_file import DIRECT_BLOCK
 from strandline.env.disk import Buffer, Disk, ReadFile
 from strandline.env.objects import Objects
 from strandline.env.remote_wait import remote_wait
+from strandline.env.system_failures import advice
 from strandline.errors import Closed, Unavailable
 from strandline.reservoir.cache import downloads
 from strandline.reservoir.cache.downloads import RangeFile
@@ -116,10 +117,8 @@ class Cache:
             try:
                 whole, rest = self._shelf.look()
             except OSError as error:
-                raise Unavailable(
-                    f"the cache cannot be looked through ({error}): look at the disk, or open "
-                    "without a cache"
-                ) from error
+                then = advice(error, "look at the disk, or open without a cache")
+                raise Unavailable(f"the cache cannot be read ({error}): {then}") from error
             for found in sorted(whole, key=lambda found: (found.modified_us, found.file_id)):
                 size = sizes.get(found.file_id)
                 if size is None or not size <= found.size < size + DIRECT_BLOCK:
