@@ -41,6 +41,13 @@ FAR = {
         "unit/topic/test_cold_reads",
         "test_damage_in_the_lake_costs_its_zone_and_nothing_else",
     ),
+    "take a part of a zone for a zone": Mutant(
+        "lake.reader:LakeFileReader._rows",
+        "if len(fetched) != info.size:",
+        "if False:",
+        "unit/lake/test_lake_damage",
+        "test_an_answer_that_is_too_short_or_too_long_is_damage",
+    ),
     "take another's manifest for ours": Mutant(
         "lake.ledger:Ledger._write",
         "if self._history.attempt_at(manifest.number) != attempt:",

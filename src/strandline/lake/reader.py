@@ -174,7 +174,10 @@ class LakeFileReader:
         if self._fetch_into is not None:
             self._fetch_into(info.offset, place)
         else:
-            place[:] = self._fetch(info.offset, info.size)
+            fetched = self._fetch(info.offset, info.size)
+            if len(fetched) != info.size:
+                raise self._damaged(f"{len(fetched)} of a zone's {info.size} bytes came", info)
+            place[:] = fetched
         if xxh3_64_intdigest(place, self._topic_id) != info.checksum:
             raise self._damaged("a zone fails its checksum", info)
         source = pa.BufferReader(pa.py_buffer(memory))

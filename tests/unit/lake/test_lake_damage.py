@@ -128,3 +128,16 @@ def test_an_error_of_the_object_store_passes_through():
     reader._fetch = fail
     with pytest.raises(TimeoutError):
         reader.zone(0)
+
+
+def test_an_answer_that_is_too_short_or_too_long_is_damage():
+    for change in (lambda data: data[:-1], lambda data: data + b"\0"):
+        reader = _file().reader()
+        assert reader.zones
+        fetch = reader._fetch
+        reader._fetch = lambda start, length, fetch=fetch, change=change: change(
+            fetch(start, length)
+        )
+
+        with pytest.raises(Corrupt):
+            reader.zone(0)
