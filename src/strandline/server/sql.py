@@ -37,8 +37,8 @@ from strandline.server.opened import check_room
 from strandline.server.query_request import query_of
 from strandline.server.result_limits import bounded, check_columns, check_text, over
 from strandline.server.routing import OPEN, Answer, Route
-from strandline.settings import MIB
 from strandline.server.settings import RequestLimits
+from strandline.settings import MIB
 from strandline.wire import results as wire
 from strandline.wire.results import ARROW, NDJSON
 
