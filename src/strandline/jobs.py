@@ -8,6 +8,7 @@ error, which is a bug.
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 from collections.abc import Callable
@@ -89,23 +90,38 @@ class Job:
             last_error=self._last_error,
         )
 
+    def pause_s(self) -> float:
+        """Seconds until the next run, unless it is kicked; more after failures."""
+        if self._failures:
+            return min(_BACK_OFF_S_MAX, math.ldexp(_BACK_OFF_S_FIRST, min(self._failures, 16)))
+        return max(0.0, self._interval_s - self._took_s)
+
+    def turn(self) -> bool:
+        """Run once in the caller's thread, of a job that was not started; False when it is dead."""
+        return self._survives(self._run)
+
     def _loop(self) -> None:
-        while not self._stopping and self._turn():
+        while not self._stopping and self._survives(self._wait_and_run):
             pass
 
-    def _turn(self) -> bool:
-        """One pause and one run; whether there may be another."""
+    def _wait_and_run(self) -> None:
+        self._clock.wait(self.kick, self.pause_s())
+        if not self._stopping:
+            self._run()
+
+    def _run(self) -> None:
+        self.kick.clear()
+        began_s = self._clock.monotonic()
+        self._run_once()
+        self._took_s = self._clock.monotonic() - began_s if self.is_steady else 0.0
+        self._runs += 1
+        self._failures = 0
+        self._last_error = ""
+
+    def _survives(self, step: Callable[[], None]) -> bool:
+        """Take a step; whether there may be another."""
         try:
-            pause = max(0.0, self._interval_s - self._took_s)
-            if self._failures:
-                pause = min(_BACK_OFF_S_MAX, _BACK_OFF_S_FIRST * 2 ** min(self._failures, 16))
-            self._clock.wait(self.kick, pause)
-            self.kick.clear()
-            if self._stopping:
-                return False
-            began_s = self._clock.monotonic()
-            self._run_once()
-            self._took_s = self._clock.monotonic() - began_s if self.is_steady else 0.0
+            step()
         except Poisoned as error:
             return self._die(str(error))
         except PASSING as error:
@@ -113,10 +129,6 @@ class Job:
             self._last_error = str(error) or type(error).__name__
         except BaseException as error:  # noqa: BLE001 - a bug must turn health red, whatever it is
             return self._die(repr(error))
-        else:
-            self._runs += 1
-            self._failures = 0
-            self._last_error = ""
         return True
 
     def _die(self, reason: str) -> bool:

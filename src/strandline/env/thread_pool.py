@@ -3,13 +3,17 @@
 ``start`` raises Unavailable with the cause. When a pool gets no thread for a task, the task is left
 to the caller. (The executor of the standard library raises RuntimeError then, and keeps the task:
 it may still run, or never.)
+
+The code that submits work to a pool waits for it, so a simulation may run it at once in the thread
+of the caller: ``pools_made_by``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
 from typing import ParamSpec, TypeVar
 
@@ -18,6 +22,18 @@ from strandline.errors import Closed, Unavailable
 
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
+
+_executors: list[Callable[[int, str], Executor]] = [ThreadPoolExecutor]
+
+
+@contextlib.contextmanager
+def pools_made_by(executor: Callable[[int, str], Executor]) -> Iterator[None]:
+    """Pools of this process run their work in other executors: for a simulation."""
+    _executors.append(executor)
+    try:
+        yield
+    finally:
+        _executors.pop()
 
 
 def start(thread: threading.Thread) -> None:
@@ -34,7 +50,7 @@ class ThreadPool:
     """Some threads for short tasks, started when they are needed. Safe from many threads."""
 
     def __init__(self, threads_max: int, name: str) -> None:
-        self._executor = ThreadPoolExecutor(threads_max, name)
+        self._executor = _executors[-1](threads_max, name)
         self._closed = False
 
     def __enter__(self) -> ThreadPool:

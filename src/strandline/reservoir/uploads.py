@@ -28,7 +28,7 @@ class Uploads:
         self._places = threading.Semaphore(waiting_max)
         self._threads = ThreadPool(at_once, "strandline-upload")
         self._retrying = threading.Lock()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a pool may run the work in the thread that submits it
         self._closed = False
         self._running: set[Future[None]] = set()
         self._failed: list[Blob] = []

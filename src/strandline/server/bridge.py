@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from strandline.query.interrupt import Interrupt, interruptible
 from strandline.server.worker_pool import RemoteSubjects, Task, WorkerPool
@@ -31,6 +31,23 @@ Given = TypeVar("Given")
 
 LAKE = "strandline-serve-lake"
 QUERY = "strandline-serve-query"
+
+
+class Pool(Protocol):
+    """Where tasks run: a ``WorkerPool``, or what a simulation has in its place."""
+
+    @property
+    def load(self) -> float:
+        """How much there is to do for each thread."""
+        ...
+
+    def submit(self, task: Task) -> None:
+        """Run a task soon; never before this returns."""
+        ...
+
+    def close(self) -> None:
+        """Let what runs end; nothing new is taken."""
+        ...
 
 
 class Bridge:
@@ -45,11 +62,12 @@ class Bridge:
         query_threads: int = 16,
         metrics_threads: int = 4,
         spares: int = 16,
+        make_pool: Callable[..., Pool] = WorkerPool,
     ) -> None:
         subjects = RemoteSubjects()
         self._subjects = subjects
-        self._lake = WorkerPool(LAKE, lake_threads, subjects=subjects)
-        local = partial(WorkerPool, spares=spares, subjects=subjects, redirect=self._redirect)
+        self._lake = make_pool(LAKE, lake_threads, subjects=subjects)
+        local = partial(make_pool, spares=spares, subjects=subjects, redirect=self._redirect)
         self._quick = local("strandline-serve", threads)
         self._slow = local("strandline-serve-slow", slow_threads)
         self._queries = local(QUERY, query_threads)
@@ -131,7 +149,7 @@ class Bridge:
         for pool in (self._quick, self._slow, self._lake, self._queries, self._metrics):
             pool.close()
 
-    async def _result(self, pool: WorkerPool, task: Task) -> Any:
+    async def _result(self, pool: Pool, task: Task) -> Any:
         pool.submit(task)
         return await asyncio.wrap_future(task.future)
 

@@ -80,10 +80,10 @@ class Listener:
         loop = asyncio.get_running_loop()
         for listening in sockets:
             if self._context is None:
-                server = await loop.create_server(self._make_protocol, sock=listening)
+                server = await loop.create_server(self.make_protocol, sock=listening)
                 self._servers.append(server)
             else:
-                handshakes = Handshakes(self._context, self.connections, self._make_protocol)
+                handshakes = Handshakes(self._context, self.connections, self.make_protocol)
                 handshakes.start(listening)
                 self._servers.append(handshakes)
         self._upkeep = loop.create_task(self._keep_up())
@@ -123,7 +123,8 @@ class Listener:
         if self._upkeep is not None:
             self._upkeep.cancel()
 
-    def _make_protocol(self) -> Protocol:
+    def make_protocol(self) -> Protocol:
+        """A new connection, for what accepts them."""
         protocol = Protocol(
             self._config,
             self._state,

@@ -128,7 +128,7 @@ class Serving:
                 listening.remove_unix(self.address.path)
 
     async def _serve_store(self, store: Store, door: Door, listener: Listener) -> None:
-        parts = self._wire(store)
+        parts = wire(store, self.settings, self._clock, Bridge(), self._schedule, self._budget)
         try:
             binding.check_tokens(self.settings, has_tokens=parts.auth.has_tokens)
             parts.hub.start()
@@ -163,26 +163,6 @@ class Serving:
             objects=self._objects,
             progress=door.opening.tell,
         )
-
-    def _wire(self, store: Store) -> Parts:
-        learn()
-        settings, clock = self.settings, self._clock
-        auth = Auth(store=store, settings=settings, clock=clock)
-        bridge = Bridge()
-        hub = Hub(store=store, settings=settings, clock=clock, bridge=bridge)
-        auth.on_revoked(hub.close_streams_of)
-        parts = Parts(
-            store=store,
-            settings=settings,
-            clock=clock,
-            bridge=bridge,
-            auth=auth,
-            budget=self._budget,
-            hub=hub,
-            schedule=self._schedule,
-        )
-        auth.on_revoked(parts.queries.stop_queries_of)
-        return parts
 
     def _bind(self) -> list[socket]:
         address = self.address
@@ -229,3 +209,31 @@ class Serving:
             _LOG.error("the certificate stays as it was", reason=str(error))
         else:
             _LOG.info("the certificate was read again", certificate=self.settings.tls.certificate)
+
+
+def wire(
+    store: Store,
+    settings: ServerSettings,
+    clock: Clock,
+    bridge: Bridge,
+    schedule: Schedule,
+    budget: ByteBudget,
+    random_id: Callable[[], bytes] | None = None,
+) -> Parts:
+    """The parts of a server over an open store. Nothing of them has begun yet."""
+    learn()
+    auth = Auth(store=store, settings=settings, clock=clock, random_id=random_id)
+    hub = Hub(store=store, settings=settings, clock=clock, bridge=bridge, random_id=random_id)
+    auth.on_revoked(hub.close_streams_of)
+    parts = Parts(
+        store=store,
+        settings=settings,
+        clock=clock,
+        bridge=bridge,
+        auth=auth,
+        budget=budget,
+        hub=hub,
+        schedule=schedule,
+    )
+    auth.on_revoked(parts.queries.stop_queries_of)
+    return parts
