@@ -82,6 +82,7 @@ def wire_lake(
         base.settings.lake,
         store_id=found.store_id,
         spool=base.layout.spool,
+        confirm=base.lake.identity.confirm,
         doubted=bool(base.settings.lake.url),
         expected=any(state.cold is not None for state in found.catalog.states()),
     )
@@ -175,6 +176,7 @@ def make_views(
         spool=base.layout.spool,
         term=None if intake is None else intake.term,
         trash=trash.add,
+        confirm=base.lake.identity.confirm,
     )
     shelf = Shelf(
         base.layout.views,

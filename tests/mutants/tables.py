@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant
 
 TABLE = "unit/views/table/test_table"
 STALE = "corruption/test_stale_tables"
+LAKES = "corruption/test_other_lakes"
 
 TABLES = {
     "tables: a file is taken and its memory, too": Mutant(
@@ -168,5 +169,26 @@ TABLES = {
         "and is_marked(",
         STALE,
         "test_a_rebuild_folds_the_table_from_the_log_instead[without_any]",
+    ),
+    "tables: any lake is taken for the store's": Mutant(
+        "lake.identity:IdentityCheck.confirm",
+        "(found is None or found.checksum != self.ref.id)",
+        "False",
+        LAKES,
+        "test_another_lake_of_the_same_store_is_refused",
+    ),
+    "tables: a checkpoint forgets the lake": Mutant(
+        "topic.roots:Roots.write",
+        "else lake.identity.ref",
+        "else None",
+        LAKES,
+        "test_a_lake_that_was_copied_as_a_whole_is_the_same_lake",
+    ),
+    "tables: files are read in any lake": Mutant(
+        "views.table.files.segments:Segments.load",
+        "self._confirm()",
+        "pass",
+        LAKES,
+        "test_another_lake_of_the_same_store_is_refused",
     ),
 }

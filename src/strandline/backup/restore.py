@@ -182,7 +182,9 @@ class _Restorer:
         self._write_segments(root, found)
         self._write_log()
         if root.number:
-            content = root_file.encode(msgspec.structs.replace(root, lake_trash=[]))
+            # What is restored goes into a lake of its own.
+            root = msgspec.structs.replace(root, lake_trash=[], lake=None)
+            content = root_file.encode(root)
             self._disk.make_dirs(self._layout.meta)
             self._disk.durable_replace(root_file.path_of(self._layout.meta, root.number), content)
         self._write_lake(found)

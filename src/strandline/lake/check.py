@@ -32,7 +32,7 @@ def check_head(objects: Objects, store_id: bytes) -> Iterator[Step]:
     """Whose lake it is, its terms and its names."""
 
     def identity(data: bytes) -> None:
-        told = terms.decode_identity(data, objects.name)
+        told = bytes.fromhex(terms.decode_identity(data, objects.name).store_id)
         if told != store_id:
             raise Corrupt(terms.of_another_lake(told, store_id), path=keys.STORE)
 

@@ -11,7 +11,7 @@ that a name is given once, whether the lake is this store's, and for a new term.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 
@@ -42,10 +42,13 @@ class Intake:
         *,
         store_id: bytes,
         spool: str,
+        confirm: Callable[[], None],
         doubted: bool = True,
         expected: bool = False,
     ) -> None:
-        """``doubted`` stores are probed; a folder of our own making is not.
+        """``confirm`` refuses a lake that is not the store's (``identity.py``).
+
+        ``doubted`` stores are probed; a folder of our own making is not.
 
         ``expected`` lakes are there already: an empty place is then the wrong one.
         """
@@ -54,6 +57,7 @@ class Intake:
         self._clock = clock
         self._settings = settings
         self._store_id = store_id
+        self._confirm = confirm
         self._spool = spool
         self._doubted = doubted
         self._expected = expected
@@ -80,6 +84,7 @@ class Intake:
 
     def load(self, topic_id: int) -> Manifest:
         """The newest manifest of a topic that is in the lake."""
+        self._confirm()
         return self._ledger(topic_id).load()
 
     def write_full(self, topic_id: int) -> Manifest:
@@ -136,12 +141,14 @@ class Intake:
             if not self._term:
                 if self._doubted:
                     probe(self._objects)
+                self._confirm()
                 if self._expected and terms.identity_of(self._objects) is None:
                     raise Invalid(
                         f"{self._objects.name} holds no lake, but this store has moved records "
                         "into one: check lake.url, or bring back what was there"
                     )
                 terms.check_identity(self._objects, self._store_id, self._clock)
+                self._confirm()  # one that was made just now is the store's from here on
                 self._term = terms.open_term(
                     self._objects, self._store_id, self._clock, attempt=self._disk.random_id()
                 )

@@ -20,6 +20,7 @@ from strandline.errors import Closed, Corrupt, Invalid, NotFound
 from strandline.lake import keys
 from strandline.lake.cold import Cold, ColdFile
 from strandline.lake.entry import LakeFile
+from strandline.lake.identity import IdentityCheck
 from strandline.lake.reader import LakeFileReader
 from strandline.lake.zone import Zone
 from strandline.settings import LakeSettings
@@ -36,6 +37,7 @@ class Lake:
     def __init__(self, objects: Objects, settings: LakeSettings) -> None:
         self.objects = objects
         self.settings = settings
+        self.identity = IdentityCheck(objects)
         self.fetches = 0
         self.stand_ins: dict[str, str] = {}
         """Local files that failed a reader, whom the lake's copy was given, and how they failed."""
@@ -117,6 +119,7 @@ class Lake:
         def fetch(start: int, length: int) -> bytes:
             self.fetches += 1
             try:
+                self.identity.confirm()
                 return self.objects.get_range(key, start, length)
             except (NotFound, Invalid) as error:
                 damage = Corrupt(

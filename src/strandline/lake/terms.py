@@ -76,6 +76,12 @@ def of_another_lake(told: bytes, own: bytes) -> str:
 
 def identity_of(objects: Objects) -> bytes | None:
     """The id of the store that the lake belongs to, None when there is no lake."""
+    found = read_identity(objects)
+    return None if found is None else bytes.fromhex(found.store_id)
+
+
+def read_identity(objects: Objects) -> Identity | None:
+    """What ``store.json`` says, None when there is no lake."""
     try:
         data = objects.get(keys.STORE)
     except NotFound:
@@ -83,18 +89,18 @@ def identity_of(objects: Objects) -> bytes | None:
     return decode_identity(data, objects.name)
 
 
-def decode_identity(data: bytes, lake: str) -> bytes:
-    """The id of a store from the content of ``store.json``."""
+def decode_identity(data: bytes, lake: str) -> Identity:
+    """The content of ``store.json``."""
     try:
         identity = msgspec.json.decode(data, type=Identity)
-        store_id = bytes.fromhex(identity.store_id)
+        bytes.fromhex(identity.store_id)
     except (msgspec.MsgspecError, ValueError) as error:
         raise Corrupt(f"the lake's identity cannot be read ({error})", path=keys.STORE) from error
     if identity.checksum != _checksum(identity) or msgspec.json.encode(identity) != data:
         raise Corrupt("the lake's identity fails its checksum", path=keys.STORE)
     if identity.format != FORMAT:
         raise NewerFormat(f"{lake} has lake format {identity.format}: upgrade to read it")
-    return store_id
+    return identity
 
 
 def decode_term(data: bytes, key: str, store_id: bytes) -> None:

@@ -104,6 +104,8 @@ def recover(
             found.root, found.complaints = root_file.load(disk, layout.meta, store_id)
         else:
             found.root, found.complaints = root, ["no checkpoint can be read"]
+        if lake is not None:
+            lake.identity.expect(store_id, found.root.lake)
         _load_segments(found, tolerate=tolerate, progress=progress)
         _load_logs(disk, layout, found, tolerate=tolerate)
         if any(log.strangers for log in found.logs.values()):

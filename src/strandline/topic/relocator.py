@@ -113,6 +113,8 @@ class Relocator:
         """
         failures: list[Exception] = []
         with self._turn:
+            if self._lake.identity.ref is not None:
+                self._lake.identity.confirm()
             for state in self._catalog.states():
                 try:
                     self._tend(state, progress)

@@ -235,6 +235,7 @@ class Rewriter:
                 segments=segments,
                 topics=topics,
                 lake_trash=sorted(found.catalog.lake_trash),
+                lake=found.root.lake,
             )
             path = root_file.path_of(folder, number)
             self._disk.make_dirs(folder)

@@ -22,6 +22,7 @@ from xxhash import xxh3_64_intdigest
 from strandline.env.disk import Disk
 from strandline.errors import Corrupt, NewerFormat, of_another_store
 from strandline.lake.cold import ColdEntry
+from strandline.lake.identity import LakeRef
 from strandline.segment.reader import SegmentInfo
 from strandline.settings import TopicConfig
 
@@ -86,6 +87,8 @@ class Root(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     topics: list[TopicEntry]
     lake_trash: list[int] = []
     """Topics that were deleted and whose lake files still have to go."""
+    lake: LakeRef | None = None
+    """The lake of the store; None before there is one, and in roots of earlier versions."""
 
     def replay_lsn(self, shard: int) -> int:
         return next((entry.replay_lsn for entry in self.shards if entry.shard == shard), 0)

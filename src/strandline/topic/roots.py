@@ -89,7 +89,7 @@ class Roots:
             # What was captured may lie behind the lsn of the root, but never behind the disk.
             shard.committer.wait_synced(shard.writer.end_lsn)
             synced[shard.number] = shard.committer.synced
-        library = self._library
+        library, lake = self._library, self._catalog.lake
         # Past a damaged root's number, too: its file is left alone while it might be needed.
         numbers = root_file.numbers_in(self._disk, self._directory)
         root = Root(
@@ -106,6 +106,7 @@ class Roots:
             segments=[library.segments[number].info for number in segments],
             topics=topics,
             lake_trash=sorted(self._catalog.lake_trash),
+            lake=self.current.lake if lake is None else lake.identity.ref,
         )
         path = root_file.path_of(self._directory, root.number)
         self._disk.durable_replace(path, root_file.encode(root))

@@ -16,7 +16,8 @@ import msgspec
 from strandline.env.disk import Disk
 from strandline.env.object_store import open_objects
 from strandline.env.objects import Objects
-from strandline.errors import Corrupt, NotAStore, Unavailable
+from strandline.errors import Corrupt, Invalid, NotAStore, Unavailable
+from strandline.lake import keys
 from strandline.lake.lake import Lake
 from strandline.segment.library import Library
 from strandline.settings import Settings
@@ -24,9 +25,8 @@ from strandline.topic import identity, scrub, system
 from strandline.topic import root as root_file
 from strandline.topic.layout import Layout
 from strandline.topic.progress import Progress, silent
-from strandline.topic.recover import recover, uncovered
+from strandline.topic.recover import Recovered, recover, uncovered
 from strandline.topic.root import Root
-from strandline.topic.state import TopicState
 from strandline.topic.verify_lake import check_lake
 from strandline.wal import block, control
 from strandline.wal.codec import store_seed
@@ -285,7 +285,7 @@ class _Verification:
         found = recover(self._disk, self._layout, self._store_id, self._settings, tolerate=True)
         try:
             self._report.topics = len(found.catalog)
-            self._read_lake(found.catalog.states())
+            self._read_lake(found)
             known = {entry.id: len(entry.gaps) for entry in found.root.topics}
             for state in found.catalog.states():
                 gaps = [*state.gaps[known.get(state.id, 0) :], *uncovered(state)]
@@ -304,14 +304,17 @@ class _Verification:
         finally:
             found.close()
 
-    def _read_lake(self, states: list[TopicState]) -> None:
-        """The lake, when the store has records there."""
-        if self._lake is None or all(state.cold is None for state in states):
+    def _read_lake(self, found: Recovered) -> None:
+        """The lake, when the store has one."""
+        states, ref = found.catalog.states(), found.root.lake
+        if self._lake is None or (ref is None and all(state.cold is None for state in states)):
             return
+        self._lake.identity.expect(self._store_id, ref)
         cold = [state.cold for state in states if state.cold is not None]
         self._report.files += sum(map(len, cold))
         done, total = 0, sum(sum(files.sizes) for files in cold)
         try:
+            self._lake.identity.confirm()
             for step in check_lake(self._lake, self._store_id, states):
                 if isinstance(step, int):
                     self._report.bytes_read += step
@@ -319,6 +322,9 @@ class _Verification:
                     self._progress("lake", min(done, total), total)
                 else:
                     self._add(step, "lake")
+        except Invalid as error:
+            path = f"{self._lake.objects.name}/{keys.STORE}"
+            self._add(Corrupt(str(error), path=path), "lake")
         except Unavailable as error:
             reason = f"the lake cannot be read ({error}): verify again, or with --no-lake"
             self._add(Corrupt(reason, path=self._lake.objects.name), "lake")

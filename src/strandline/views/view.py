@@ -73,6 +73,8 @@ class Depot(NamedTuple):
     that is open read-only."""
     trash: Callable[[int], object]
     """Takes the id of files that nobody needs any more: they leave the lake after its grace."""
+    confirm: Callable[[], None]
+    """Raises when the lake is not the store's."""
     cache: Share
     """Where memory is counted that may be given back at any time."""
 

@@ -333,6 +333,7 @@ def _world(task: RangeTask) -> World:
         spool="",
         term=None,
         trash=lambda _table_id: None,
+        confirm=lambda: None,
         cache=plenty,
     )
     return World(SystemClock(), plenty, lambda _source, _seqs: [], None, _PLENTY, depot)

@@ -366,6 +366,7 @@ class TableFold:
             readonly=depot.term is None,
             spool=depot.spool,
             share=depot.cache,
+            confirm=depot.confirm,
             zone_rows=self.config.zone_rows,
             flush_rows=self.config.flush_rows,
         )

@@ -82,6 +82,7 @@ class Segments:
         term: Callable[[], int | None],
         spool: str,
         share: Share,
+        confirm: Callable[[], None] = lambda: None,
         zone_rows: int = 8192,
         flush_rows: int = 262_144,
         merge_files: int = 8,
@@ -96,6 +97,8 @@ class Segments:
         self._name = name
         self._epoch = epoch
         self._term = term
+        self._confirm = confirm
+        """Raises when the lake is not the store's."""
         self._ledger = Ledger(objects, store_id, table_id, clock, disk.random_id)
         self._writing = Writing(
             objects=objects,
@@ -151,6 +154,7 @@ class Segments:
 
     def exists(self) -> bool:
         """Whether there are, or were, files of this table: asks the object store."""
+        self._confirm()
         try:
             self._ledger.load()
         except UnknownTopic:
@@ -167,6 +171,7 @@ class Segments:
         With the number and checksum of a manifest that was committed before, an older lake and one
         of another history are ``Corrupt``.
         """
+        self._confirm()
         with self._changing:
             try:
                 newest = self._ledger.load_after(least, checksum) if least else self._ledger.load()
