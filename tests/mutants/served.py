@@ -88,8 +88,8 @@ SERVED = {
     ),
     "served: measure no sync": Mutant(
         "wal.committer:Committer._round",
-        "self.times.add(writer.monotonic() - began_s)",
-        "pass",
+        "self.times.end(writer.monotonic(), synced=synced)",
+        "self.times.end(writer.monotonic(), synced=False)",
         METRICS,
         "test_numbers_follow_what_is_done",
     ),
@@ -239,6 +239,20 @@ SERVED = {
         "if False:",
         APPENDS,
         "test_idempotency_keys_survive_a_restart",
+    ),
+    "served: a slow disk is healthy": Mutant(
+        "wal.numbers:SyncTimes.slow",
+        "sum(took) < SLOW_TOTAL_S",
+        "True",
+        "unit/store/test_slow_disk",
+        "test_syncs_of_a_second_turn_health_yellow_with_figures_until_a_minute_has_passed",
+    ),
+    "served: see slow syncs only when they have ended": Mutant(
+        "wal.numbers:SyncTimes.slow",
+        "began_s is not None and",
+        "False and began_s is not None and",
+        "unit/store/test_slow_disk",
+        "test_a_sync_that_does_not_return_is_reported_while_it_lasts",
     ),
     "served: remember any number of idempotency keys": Mutant(
         "topic.idempotency_index:IdempotencyIndex._evict",

@@ -1,9 +1,10 @@
 """Whether the server lives, whether it takes requests, and how its store is doing.
 
 ``health`` is for what restarts processes: it is 200 as long as the loop runs, with the status
-``degraded`` while the store accepts no appends. ``ready`` is for what sends requests: it is 503
-while the server goes down, and while the store accepts no appends. Both are open to all and return
-nothing worth hiding: the code of the error that appends get, without its text.
+``degraded`` while the store accepts no appends, or its disk is slow. ``ready`` is for what sends
+requests: it is 503 while the server goes down, and while the store accepts no appends. Both are
+open to all and return nothing worth hiding: the code of the error that appends get, without its
+text, and how slow the disk is.
 """
 
 from __future__ import annotations
@@ -28,10 +29,16 @@ async def health(call: Call) -> Answer:
     parts = call.parts
     known = call.who.kind != "nobody"
     refusal = _refusal(parts.store)
+    slow = [found for each in parts.store.committers if (found := each.slow_syncs) is not None]
+    reason = "slow_disk" if slow else None
+    if refusal is not None:
+        reason = refusal.code
     return Answer(
         Alive(
-            status="ok" if refusal is None else "degraded",
-            reason=UNSET if refusal is None else refusal.code,
+            status="ok" if reason is None else "degraded",
+            reason=UNSET if reason is None else reason,
+            slow_syncs=sum(each.count for each in slow) if slow else UNSET,
+            slowest_sync_ms=max(each.longest_ms for each in slow) if slow else UNSET,
             version=_VERSION,
             uptime_ms=round((parts.clock.monotonic() - parts.began_s) * 1000),
             store_id=parts.store.id if known else UNSET,

@@ -75,6 +75,8 @@ FAMILIES: dict[str, Family] = {
     "strandline_wal_frames_total": Family("counter", "Commits written to the log"),
     "strandline_wal_bytes_written_total": Family("counter", "Bytes written to the log"),
     "strandline_wal_fsyncs_total": Family("counter", "Syncs of the log"),
+    "strandline_wal_slow_fsyncs_total": Family("counter", "Syncs that took more than 500 ms"),
+    "strandline_wal_slow": Family("gauge", "1 when syncs of the last minute were slow"),
     "strandline_wal_rotations_total": Family("counter", "Files that the log began"),
     "strandline_wal_queue_depth": Family("gauge", "Appends that wait for a sync"),
     "strandline_wal_queue_depth_peak": Family("gauge", "The most that waited for one sync"),
@@ -206,6 +208,8 @@ def _of_log(parts: Parts) -> Iterator[Sample]:
         yield Sample("strandline_wal_frames_total", numbers.frames, shard)
         yield Sample("strandline_wal_bytes_written_total", numbers.bytes_written, shard)
         yield Sample("strandline_wal_fsyncs_total", numbers.syncs, shard)
+        yield Sample("strandline_wal_slow_fsyncs_total", numbers.slow_syncs, shard)
+        yield Sample("strandline_wal_slow", numbers.is_slow, shard)
         yield Sample("strandline_wal_rotations_total", numbers.rotations, shard)
         yield Sample("strandline_wal_queue_depth", numbers.waiting, shard)
         yield Sample("strandline_wal_queue_depth_peak", numbers.waiting_most, shard)

@@ -45,8 +45,6 @@ def health_of(
         space, scrubber, complaints = writing
         free, scrub = space.free, scrubber.progress()
         weak += [str(finding) for finding in scrub.findings if finding.outcome == "fenced"]
-        weak += complaints()
-        if space.level != "ok":
-            weak.append(f"disk space is {space.level}: {free} bytes are free")
+        weak += complaints() + space.complaints()
     status = "red" if deaths or closed else "yellow" if weak else "green"
     return Health(status=status, reasons=deaths + weak, jobs=told, free_bytes=free, scrub=scrub)

@@ -2,7 +2,8 @@
 
 Below the soft mark sealing and merging stop; below the hard mark appends are refused and the
 ballast file is given up, so that recovery and deletes have room. When appends begin to be refused
-for want of space, here or by the disk itself (a quota), and when that is over, it is logged.
+for want of space, here or by the disk itself (a quota), and when that is over, it is logged; and so
+are slow syncs (``topic/sync_watch.py``).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from strandline.env.disk import Disk
 from strandline.errors import DiskFull
 from strandline.settings import SpaceSettings
 from strandline.topic.layout import Layout
+from strandline.topic.sync_watch import SyncWatch, slow_syncs
 from strandline.wal.shard import Shard
 
 _LOG = logging.getLogger("strandline")
@@ -36,9 +38,18 @@ class SpaceWatch:
         self._shards = shards
         self._settings = settings
         self._is_refusing = False
+        self._syncs = SyncWatch(shards)
+
+    def complaints(self) -> list[str]:
+        """What is wrong with the disk: it has little space, or is slow."""
+        found = [str(slow) for slow in slow_syncs(self._shards)]
+        if self.level != "ok":
+            found.append(f"disk space is {self.level}: {self.free} bytes are free")
+        return found
 
     def run_once(self) -> None:
         """Look at the free space and open or close the door for appends."""
+        self._syncs.run_once()
         self.free = self._disk.free_bytes(self._layout.directory)
         before, self.level = self.level, self._level()
         if self.level == "hard":

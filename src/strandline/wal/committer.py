@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 
 from strandline.env.system_failures import as_unavailable
 from strandline.wal.baton import Baton
-from strandline.wal.numbers import SyncTimes
+from strandline.wal.numbers import SlowSyncs, SyncTimes
 from strandline.wal.writer import Writer
 
 _TRIES_FOR_COROUTINES = 8  # one loop places many appends in a row: a round should cover them
@@ -62,6 +62,11 @@ class Committer:
     def waiting(self) -> int:
         """How many appends wait for a sync."""
         return max(len(self._pending), len(self._futures))
+
+    @property
+    def slow_syncs(self) -> SlowSyncs | None:
+        """The slow syncs of the last minute; None when the disk is not slow."""
+        return self.times.slow(self.writer.files.shard, self.writer.monotonic())
 
     def publish_when_synced(self, publish: Callable[[], None]) -> int:
         """Call this once all that is placed is durable. Writer's lock held; returns the lsn."""
@@ -150,7 +155,8 @@ class Committer:
             target, files, names_dirty = writer.take_dirty()
         finally:
             writer.release()
-        began_s = writer.monotonic()
+        self.times.begin(writer.monotonic())
+        synced = False
         try:
             for file in files[:-1]:
                 file.sync()
@@ -158,6 +164,7 @@ class Committer:
                 writer.files.disk.sync_dir(writer.files.directory)
             if files:
                 files[-1].sync()
+            synced = True
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 # The directory could not be opened: nothing was tried, and nothing is in doubt.
@@ -169,8 +176,9 @@ class Committer:
         except BaseException:
             writer.give_back(files[:-1], names_dirty=names_dirty)
             raise
+        finally:
+            self.times.end(writer.monotonic(), synced=synced)
         self.rounds += 1
-        self.times.add(writer.monotonic() - began_s)
         self._advance(target)
 
     def _advance(self, target: int) -> None:

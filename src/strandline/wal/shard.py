@@ -59,6 +59,8 @@ class Shard:
             syncs=self.committer.rounds,
             sync_counts=tuple(times.counts),
             sync_total_us=times.total_us,
+            slow_syncs=times.slow_total,
+            is_slow=self.committer.slow_syncs is not None,
             rotations=writer.rotations,
             waiting=self.committer.waiting,
             waiting_most=self.committer.waiting_most,

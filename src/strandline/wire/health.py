@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 
 
 class Alive(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """The process answers; ``degraded`` while it accepts no appends."""
+    """The process answers; ``degraded`` while it accepts no appends, or its disk is slow."""
 
     status: Literal["ok", "degraded"]
     version: str
@@ -17,7 +17,12 @@ class Alive(msgspec.Struct, kw_only=True, omit_defaults=True):
     store_id: str | UnsetType = UNSET
     """Which store this is: for whoever is known."""
     reason: str | UnsetType = UNSET
-    """The error that appends get: ``disk_full``, or ``poisoned`` after a failed sync."""
+    """The error that appends get: ``disk_full``, or ``poisoned`` after a failed sync; or
+    ``slow_disk``: appends are accepted, and syncs take long."""
+    slow_syncs: int | UnsetType = UNSET
+    """Syncs of the last minute that took more than 500 ms, when the disk is slow."""
+    slowest_sync_ms: int | UnsetType = UNSET
+    """How long the slowest of them took."""
 
 
 class Ready(msgspec.Struct, kw_only=True):
