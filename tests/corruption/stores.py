@@ -150,8 +150,11 @@ def expected(disk: SimDisk) -> Content:
     return found
 
 
-def judged(disk: SimDisk, path: str, whole: Content) -> str:
-    """What came of damage in a file: one of ``NOTICED``, "unharmed", or what is wrong."""
+def judged(disk: SimDisk, path: str, whole: Content, *, other: str = "") -> str:
+    """What came of damage in a file: one of ``NOTICED``, "unharmed", or what is wrong.
+
+    With ``other`` that file is damaged, too, and a topic may name either.
+    """
     try:
         store = opened(disk, SimClock())
     except REFUSALS as error:
@@ -168,7 +171,7 @@ def judged(disk: SimDisk, path: str, whole: Content) -> str:
             continue
         if not isinstance(value, Corrupt):
             return f"topic {topic} differs in silence: {value}"
-        if not names(value, path):
+        if not (names(value, path) or (other and names(value, other))):
             return f"topic {topic} fails without the file's name: {value}"
     return "read refused"
 

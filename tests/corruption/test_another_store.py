@@ -67,8 +67,9 @@ def _ids(*disks: SimDisk) -> list[str]:
 def test_the_refusal_names_both_stores_and_what_to_do(kind, readonly):
     disk = _with_a_stranger(kind)
 
-    if readonly and kind != "/meta/":  # a reader goes on without, and says so
-        with opened(disk, SimClock(), readonly=True) as store:
+    is_held = "/segments/" in kind or (readonly and kind != "/meta/")
+    if is_held:  # the store opens without, and says so
+        with opened(disk, SimClock(), readonly=readonly) as store:
             told = "\n".join(store.health().reasons)
     else:
         with pytest.raises(Corrupt) as caught:

@@ -127,7 +127,8 @@ def test_the_identity_of_another_store_is_noticed():
 def _swapped(disk: SimDisk, first: str, second: str) -> str:
     changed = replaced(replaced(disk, first, disk.read(second)), second, disk.read(first))
     whole = expected(disk)
-    outcomes = {judged(changed.kill(), path, whole) for path in (first, second)}
+    pairs = ((first, second), (second, first))
+    outcomes = {judged(changed.kill(), path, whole, other=other) for path, other in pairs}
     fine = [found for found in outcomes if found in NOTICED]
     return fine[0] if fine else outcomes.pop()
 

@@ -1,13 +1,35 @@
-"""Mutants of a store's identity: SYSTEM, and files of another store."""
+"""Mutants of a store's identity and openings: SYSTEM, files of another store, damaged files."""
 
 from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+_HELD = "corruption/test_held_files"
 _STRANGERS = "corruption/test_another_store"
 _SYSTEM = "unit/topic/test_system"
 
 IDENTITY = {
+    "refuse a store for one unreadable segment": Mutant(
+        "topic.recover:_load_segments",
+        "held = held or error",
+        "raise",
+        _HELD,
+        "test_a_damaged_file_holds_what_is_in_it_and_gives_up_nothing[end]",
+    ),
+    "forget the records of a held segment": Mutant(
+        "topic.recover:_hold_uncovered",
+        "if runs:",
+        "if not runs:",
+        _HELD,
+        "test_a_damaged_file_holds_what_is_in_it_and_gives_up_nothing[end]",
+    ),
+    "keep one of two held segments": Mutant(
+        "topic.sealer:Sealer._dead_segments",
+        "if held & live:",
+        "if False:",
+        _HELD,
+        "test_two_damaged_segments_are_both_kept_until_they_are_put_back",
+    ),
     "repair by a strange SYSTEM file": Mutant(
         "topic.repair:_Repair._identify",
         "identity.check(self._disk, self._layout, store_id)",

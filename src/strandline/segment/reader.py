@@ -131,7 +131,7 @@ class FilePool:
 class Segment:
     """One immutable file of blocks. Safe from many threads."""
 
-    __slots__ = ("_cache", "_index", "_pool", "_seed", "_store_id", "info", "path")
+    __slots__ = ("_cache", "_index", "_pool", "_seed", "_store_id", "info", "is_held", "path")
 
     def __init__(
         self,
@@ -150,6 +150,8 @@ class Segment:
         self._store_id = store_id
         self._seed = seed
         self._index: codec.Index | None = None
+        self.is_held = False
+        """Whether its index could not be read when the store was opened for writing."""
 
     def index(self) -> codec.Index:
         """The block index, read and verified on first use."""

@@ -35,7 +35,7 @@ def local_parts(runs: Sequence[Run], first_seq: int, last_seq: int) -> Iterator[
     for run in runs:
         if run.last_seq < first_seq or run.first_seq > last_seq:
             continue
-        index = run.segment.index()
+        index = run.index()
         following = len(index) if run.next_place < 0 else run.next_place
         for place in range(run.place, following):
             low = int(index.first_seq[place])
@@ -136,7 +136,7 @@ def _in_run(state: TopicState, run: Run, seq: int) -> Block | Corrupt:
     """The block that holds a seq, or how it fails: then with the seqs of the block, or the run."""
     low, high, reason, path = seq, run.last_seq, "", run.segment.path
     try:
-        index, place = run.segment.index(), run.find(seq)
+        index, place = run.index(), run.find(seq)
         low = int(index.first_seq[place])
         high = low + int(index.count[place]) - 1
         if low <= seq <= high:

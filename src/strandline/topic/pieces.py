@@ -268,7 +268,7 @@ def _unreadable(error: Exception) -> StrandlineError:
 def _listed(run: Run, seq: int) -> Listed:
     """The block that holds a seq as the index lists it, or the whole run as the checkpoint does."""
     try:
-        index, place = run.segment.index(), run.find(seq)
+        index, place = run.index(), run.find(seq)
     except Corrupt:
         count = run.last_seq - run.first_seq + 1
         return Listed(run.first_seq, count, run.payload_size, run.segment.info.ts_max)

@@ -162,16 +162,16 @@ def _load_segments(found: Recovered, *, tolerate: bool, progress: Progress) -> N
     found.term, found.last_ts = root.term, root.last_ts
     total = len(root.segments)
     runs: dict[int, list[Run]] = {}
+    held: Corrupt | None = None
     for done, info in enumerate(root.segments):
         segment = found.library.add(info)
         try:
             for topic_id, run in runs_of(segment):
                 runs.setdefault(topic_id, []).append(run)
         except Corrupt as error:
-            if not tolerate:
-                raise
             found.complaints.append(str(error))
             found.unreadable.append(segment)
+            held = held or error
         progress("segments", done + 1, total)
     for topic_id, mine in runs.items():
         state = found.catalog.by_id(topic_id)
@@ -180,11 +180,42 @@ def _load_segments(found: Recovered, *, tolerate: bool, progress: Progress) -> N
     if tolerate:
         for state in found.catalog.states():
             state.gaps = (*state.gaps, *uncovered(state))
+    elif held is not None:
+        _hold_uncovered(found, held)
     numbers = [found.library.next_number, root.next_file_number]
     if found.complaints:
         # A newer root is damaged: its segments stay, and must not be overwritten by new ones.
         numbers += [number + 1 for number in numbers_in(found.library)]
     found.library.next_number = max(numbers)
+
+
+def _hold_uncovered(found: Recovered, error: Corrupt) -> None:
+    """Hold the records that no readable segment has: they are in one that cannot be read.
+
+    The segments stay listed, so nothing is lost when the files can be read again.
+    """
+    for segment in found.unreadable:
+        segment.is_held = True
+    segment, info = found.unreadable[0], found.unreadable[0].info
+    average = info.payload_size // max(1, info.record_count)
+    others = ", ".join(each.path for each in found.unreadable[1:])
+    reason = f"{error.reason} (or the records are in {others})" if others else error.reason
+    for state in found.catalog.states():
+        held = Corrupt(reason, path=error.path, offset=error.offset, topic_id=state.id)
+        runs = [
+            Run(
+                segment,
+                gap.first_seq,
+                gap.last_seq,
+                average * (gap.last_seq - gap.first_seq + 1),
+                0,
+                -1,
+                held,
+            )
+            for gap in uncovered(state)
+        ]
+        if runs:
+            state.runs = tuple(sorted([*state.runs, *runs], key=lambda run: run.first_seq))
 
 
 def numbers_in(library: Library) -> list[int]:
@@ -239,9 +270,7 @@ def _load_logs(disk: Disk, layout: Layout, found: Recovered, *, tolerate: bool) 
     try:
         found.closed = layout.read_closed(disk)
     except Corrupt as error:
-        if not tolerate:
-            raise
-        found.complaints.append(str(error))
+        found.complaints.append(str(error))  # the roots say how far it was synced before that
     scratch = Scratch()
     for shard in layout.shards_on(disk):
         log = ShardLog(

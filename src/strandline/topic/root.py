@@ -167,6 +167,7 @@ def _checksum(body: bytes, number: int, version: int) -> int:
 def load(disk: Disk, directory: str, store_id: bytes) -> tuple[Root, list[str]]:
     """The newest good root, and what was wrong with newer ones."""
     complaints = []
+    newest: Corrupt | None = None
     for number in reversed(numbers_in(disk, directory)):
         path = path_of(directory, number)
         try:
@@ -174,14 +175,16 @@ def load(disk: Disk, directory: str, store_id: bytes) -> tuple[Root, list[str]]:
             check_place(root, number, store_id, path)
         except Corrupt as error:
             complaints.append(str(error))
+            newest = newest or error
             continue
         return root, complaints
-    if complaints:
+    if newest is not None:
         # Not even when the log goes back to its beginning is it replayed without being asked: the
         # segments that the lost root listed would then look like files that nothing refers to.
         told = "; ".join(complaints)
         raise Corrupt(
             f"no checkpoint can be read ({told}): run `strandline repair`; the damage is",
-            path=directory,
+            path=newest.path,
+            offset=newest.offset,
         )
     return empty_root(store_id), []

@@ -116,7 +116,7 @@ class Sealer:
         shared = sorted(
             number
             for number, segment in self._library.segments.items()
-            if segment.info.topic_id == codec.SHARED
+            if segment.info.topic_id == codec.SHARED and number not in self._held()
         )
         sizes = [self._library.segments[number].info.file_size for number in shared]
         window = to_merge(sizes, self._settings.shared_files_max)
@@ -145,7 +145,14 @@ class Sealer:
         for state in self._catalog.states():
             gone = plan.removed.get(state.id, ())
             live.update(run.segment.info.number for run in state.runs if run not in gone)
+        held = self._held()
+        if held & live:
+            live |= held  # which of them has the records is not known
         return set(self._library.segments) - live
+
+    def _held(self) -> set[int]:
+        """Segments that could not be read when the store was opened."""
+        return {number for number, segment in self._library.segments.items() if segment.is_held}
 
     def _apply(self, plan: _Changes) -> None:
         for topic_id in {*plan.added, *plan.removed}:
@@ -175,7 +182,8 @@ def to_seal(state: TopicState, settings: SegmentSettings, now_us: int) -> list[l
     """Groups of neighbouring shared runs of a topic that deserve a segment of their own."""
     groups: list[list[Run]] = [[]]
     for run in state.runs:
-        if run.segment.info.topic_id == codec.SHARED and run.last_seq >= state.floor:
+        is_shared = run.segment.info.topic_id == codec.SHARED
+        if is_shared and run.last_seq >= state.floor and run.held is None:
             groups[-1].append(run)
         elif groups[-1]:
             groups.append([])
@@ -206,7 +214,7 @@ def _rows(state: TopicState, group: list[Run]) -> list[Rows]:
     floor = state.floor
     parts = []
     for run in group:
-        following = len(run.segment.index()) if run.next_place < 0 else run.next_place
+        following = len(run.index()) if run.next_place < 0 else run.next_place
         for place in range(run.place, following):
             rows = of_block(run.segment.read_block(place))
             if rows.next_seq <= floor:

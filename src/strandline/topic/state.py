@@ -30,8 +30,10 @@ from typing import Protocol
 import numpy as np
 from pyroaring import BitMap64
 
+from strandline.errors import Corrupt
 from strandline.lake.cold import Cold
 from strandline.lake.lake import Lake
+from strandline.segment.codec import Index
 from strandline.segment.reader import Segment
 from strandline.settings import LimitSettings, TopicConfig
 from strandline.topic import numbered
@@ -84,9 +86,13 @@ class TailIndex:
 
 
 class Run:
-    """The blocks of one topic in one segment: places of its index up to the next (-1: the end)."""
+    """The blocks of one topic in one segment: places of its index up to the next (-1: the end).
 
-    __slots__ = ("first_seq", "last_seq", "next_place", "payload_size", "place", "segment")
+    A run is held when the index could not be read at opening: its records are in the segment, or in
+    another that is held, and reading them raises ``held``.
+    """
+
+    __slots__ = ("first_seq", "held", "last_seq", "next_place", "payload_size", "place", "segment")
 
     def __init__(
         self,
@@ -96,17 +102,33 @@ class Run:
         payload_size: int,
         place: int,
         next_place: int,
+        held: Corrupt | None = None,
     ) -> None:
         self.segment = segment
+        self.held = held
         self.first_seq = first_seq
         self.last_seq = last_seq
         self.payload_size = payload_size
         self.place = place
         self.next_place = next_place
 
+    def index(self) -> Index:
+        """The index of the segment, which has blocks of other topics, too."""
+        held = self.held
+        if held is not None:
+            raise Corrupt(
+                held.reason,
+                path=held.path,
+                offset=held.offset,
+                topic_id=held.topic_id,
+                first_seq=self.first_seq,
+                last_seq=self.last_seq,
+            )
+        return self.segment.index()
+
     def find(self, seq: int) -> int:
         """The place of the block that holds a seq, or of the next one behind a gap."""
-        index = self.segment.index()
+        index = self.index()
         following = len(index) if self.next_place < 0 else self.next_place
         firsts = index.first_seq[self.place : following]
         found = int(np.searchsorted(firsts, np.uint64(seq), side="right")) - 1
