@@ -37,6 +37,20 @@ SERVED = {
         "server/test_running_queries",
         "test_a_query_ends_when_its_client_goes[application/json]",
     ),
+    "served: a process with rows to send serves another query": Mutant(
+        "query.sql.process_sandbox:QueryProcesses.release",
+        "has_room and process.is_clean",
+        "has_room",
+        "unit/query/sql/test_process_sandbox",
+        "test_a_query_that_is_left_or_stopped_ends_its_process",
+    ),
+    "served: errors of a process have no class": Mutant(
+        "query.sql.process_sandbox:_error_of",
+        "return kind(failure.message)",
+        "return Exception(failure.message)",
+        "unit/query/sql/test_process_sandbox",
+        "test_an_error_is_the_same_as_in_this_process",
+    ),
     "served: queries of a token are not counted": Mutant(
         "server.query_registry:QueryRegistry.begin",
         ">= self._per_token_max",

@@ -76,7 +76,8 @@ def until(true: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("accept", ACCEPTS)
 def test_an_endless_query_ends_at_its_deadline(tmp_path: Path, accept: str) -> None:
-    with limited(tmp_path, query_s_max=0.5) as server:
+    with limited(tmp_path, query_s_max=2.0) as server:
+        until(lambda: ask(server, "SELECT 1").status_code == 200)
         answer = ask(server, ENDLESS, accept=accept)
 
         assert error_of(answer) == (504, "timeout")
@@ -85,7 +86,8 @@ def test_an_endless_query_ends_at_its_deadline(tmp_path: Path, accept: str) -> N
 
 
 def test_rows_that_are_being_sent_end_at_the_deadline(tmp_path: Path) -> None:
-    with limited(tmp_path, query_s_max=1.0) as server:
+    with limited(tmp_path, query_s_max=2.0) as server:
+        until(lambda: ask(server, "SELECT 1").status_code == 200)
         *_, last = ask(server, LONG, accept=NDJSON).content.splitlines()
         with pytest.raises(httpx2.RemoteProtocolError):
             ask(server, LONG, accept=ARROW)

@@ -12,17 +12,15 @@ left_to_parents: list[duckdb.DuckDBPyConnection] = []
 
 def closed_off(threads: int, memory_max: int) -> duckdb.DuckDBPyConnection:
     """A connection; the caller locks its settings when all are made."""
-    connection = duckdb.connect(":memory:")
-    settings: dict[str, str | int] = {
+    settings: dict[str, str | bool | int | float | list[str]] = {
         "threads": threads,
         "memory_limit": f"{memory_max // MIB}MiB",
         "temp_directory": "",
-        "autoinstall_known_extensions": "false",
-        "autoload_known_extensions": "false",
-        "python_enable_replacements": "false",
-        # Last: from here on the way to files stays closed.
-        "enable_external_access": "false",
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "python_enable_replacements": False,
     }
-    for setting, value in settings.items():
-        connection.execute(f"SET {setting} = '{value}'")
+    connection = duckdb.connect(":memory:", config=settings)
+    # Last: from here on the way to files stays closed.
+    connection.execute("SET enable_external_access = false")
     return connection

@@ -37,7 +37,8 @@ from strandline.query.remember.remembered import Remembered
 from strandline.query.result import Result
 from strandline.query.sight import Sight, bound_to_sight
 from strandline.query.sql import relation
-from strandline.query.sql.sql import read, relations, sql, stream
+from strandline.query.sql.sandbox import SHARED
+from strandline.query.sql.sql import Calculator, read, relations, sql, stream
 from strandline.query.sql.statement import Named, Statement
 from strandline.query.told import Told
 from strandline.query.users import Users
@@ -167,6 +168,7 @@ class Questions:
         store: relation.Store | None = None,
         notes: relation.Notes | None = None,
         copied: bool = True,
+        sandbox: Calculator = SHARED,
     ) -> AbstractContextManager[pa.RecordBatchReader]:
         """The same for long answers: batches, calculated as they are read. ``notes`` are complete
         when all of them are. Without a copy of metrics it may raise ``Moved``."""
@@ -179,6 +181,7 @@ class Questions:
             extra=self._remembered_relation,
             notes=notes,
             copied=copied,
+            sandbox=sandbox,
         )
 
     def relations(
@@ -187,9 +190,9 @@ class Questions:
         """What a SELECT asks for, all of it at one position: for engines elsewhere."""
         return relations(self._store, text, as_of=as_of, extra=self._remembered_relation)
 
-    def statement(self, text: str) -> Statement:
+    def statement(self, text: str, *, sandbox: Calculator = SHARED) -> Statement:
         """What a SQL text asks for, before anything runs: whoever checks rights looks at it."""
-        return read(text)
+        return read(text, sandbox)
 
     def close(self) -> None:
         self._engine.close()

@@ -40,6 +40,7 @@ _POSITIVE = frozenset(
     {"receive_s_max", "idle_s_max", "body_bytes_max", "header_bytes_max", "headers_max"}
     | {"connections_max", "connections_per_address_max"}
     | {"query_s_max", "queries_per_token_max", "query_columns_max", "sql_bytes_max"}
+    | {"sql_processes_max", "sql_memory_bytes_max"}
     | {"query_bytes_max", "query_json_bytes_max", "query_row_bytes_max"}
 )
 _LOG_FORMATS = ("text", "json")

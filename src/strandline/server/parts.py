@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from strandline.env.clock import Clock
 from strandline.pipelines.schedule.schedule import Schedule
+from strandline.query.sql.process_sandbox import QueryProcesses
 from strandline.server.auth import Auth
 from strandline.server.bridge import Bridge
 from strandline.server.byte_budget import ByteBudget
@@ -46,6 +47,11 @@ class Parts:
         """Declared pipelines: ``pipelines.py``."""
         self.draining = False
         """Whether the server is going down: streams end, requests get 503."""
+        self.processes = QueryProcesses(
+            memory_max=settings.limits.sql_memory_bytes_max,
+            row_bytes_max=settings.limits.query_row_bytes_max,
+        )
+        """Processes that run SQL of clients."""
         self.queries = QueryRegistry(settings.limits)
         """Queries that run: how many, and what ends them."""
         self.handles: dict[str, Topic] = {}

@@ -9,6 +9,7 @@ that runs the query stops at its next step, and until then the query counts.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from strandline.errors import StrandlineError
 from strandline.query.interrupt import Interrupt
@@ -29,18 +30,39 @@ class RunningQuery:
         self.key = key
         self.interrupt = Interrupt()
         self._registry = registry
+        self._endings: list[Callable[[], object]] = []
+        self._stopped = asyncio.Event()
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(registry.seconds_max, self._expire)
 
     def stop(self, error: StrandlineError) -> None:
         """Let it end with this error; it runs until ``end``."""
         self._timer.cancel()
+        self._stopped.set()
         self.interrupt.stop(error)
         self._timer = asyncio.get_running_loop().call_later(_AGAIN_S, self.stop, error)
+
+    async def take(self, slots: asyncio.Semaphore) -> None:
+        """Wait for one of the slots, which is given back at the end; raises when it is stopped."""
+        waits = [asyncio.ensure_future(each) for each in (slots.acquire(), self._stopped.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if waits[0].done() and not waits[0].cancelled():
+                self.at_end(slots.release)
+            for each in waits:
+                each.cancel()
+        self.interrupt.check()
+
+    def at_end(self, work: Callable[[], object]) -> None:
+        """Do this when it has ended; last things first."""
+        self._endings.append(work)
 
     def end(self) -> None:
         """It has ended. Doing so twice does no harm."""
         self._timer.cancel()
+        while self._endings:
+            self._endings.pop()()
         self._registry.remove(self)
 
     def _expire(self) -> None:
@@ -61,6 +83,8 @@ class QueryRegistry:
     def __init__(self, limits: RequestLimits) -> None:
         self.seconds_max = limits.query_s_max
         self._per_token_max = limits.queries_per_token_max
+        self.processes = asyncio.Semaphore(limits.sql_processes_max)
+        """As many as there are processes for SQL."""
         self._running: dict[str, set[RunningQuery]] = {}
 
     def __len__(self) -> int:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 from starlette.requests import Request
 
-from strandline.errors import StrandlineError
+from strandline.errors import Closed, StrandlineError
 from strandline.server.auditing import address_of
 from strandline.server.bodies import Gone
 from strandline.server.call import Call
@@ -31,6 +31,7 @@ async def query_of(call: Call) -> AsyncIterator[RunningQuery]:
         query.end()
         raise Gone from None
     except BaseException:
+        query.stop(Closed("the query has ended"))
         query.end()
         raise
     finally:

@@ -153,6 +153,7 @@ class Serving:
             # While the store is open: it takes what the runs leave for the history.
             await asyncio.to_thread(parts.schedule.stop)
             await asyncio.to_thread(parts.bridge.close)
+            await asyncio.to_thread(parts.processes.close)
 
     def _open(self, door: Door) -> Store:
         return Store(

@@ -100,6 +100,14 @@ class RequestLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     query_columns_max: int = 1000
     """Columns of an answer of SQL."""
 
+    sql_processes_max: int = 8
+    """Queries in SQL that run at once, each in a process of its own; others wait. More than one
+    token may run, so that one of them does not keep the others waiting."""
+
+    sql_memory_bytes_max: int = 512 * MIB
+    """Memory of one such process to calculate; half a gibibyte more is the most that it takes. A
+    query that needs more fails, and nothing else."""
+
     sql_bytes_max: int = 256 * KIB
     """Longest text of SQL."""
 

@@ -25,6 +25,7 @@ from strandline.query.remember.changes import Change
 from strandline.query.remember.description import Description
 from strandline.query.result import Result
 from strandline.query.sql.measurements import Moved
+from strandline.query.sql.process_sandbox import ProcessSandbox
 from strandline.query.sql.relation import Notes
 from strandline.query.told import Told
 from strandline.server import auditing, naming
@@ -34,6 +35,7 @@ from strandline.server.call import Call
 from strandline.server.event_stream import EVENTS, RECHECK_S, EventStream, frame
 from strandline.server.naming import Needed, Sight, check
 from strandline.server.opened import check_room
+from strandline.server.query_registry import RunningQuery
 from strandline.server.query_request import query_of
 from strandline.server.result_limits import bounded, check_columns, check_text, over
 from strandline.server.routing import OPEN, Answer, Route
@@ -106,12 +108,31 @@ async def sql(call: Call) -> Response:
     params = formats.params_of(asked.params)
     questions, sight = call.parts.store.questions, _sight(call)
     async with query_of(call) as query:
-        bridge, interrupt = call.parts.bridge, query.interrupt
-        statement = await bridge.query(interrupt, questions.statement, asked.sql)
+        sandbox = await _sandbox(call, query)
+        read = partial(questions.statement, asked.sql, sandbox=sandbox)
+        statement = await call.parts.bridge.query(query.interrupt, read)
         check(call.parts.auth, call.who, await _listed(call, sight.needs_of_sql(statement)))
-        ask = partial(questions.stream, asked.sql, as_of=asked.as_of, params=params, store=sight)
+        ask = partial(
+            questions.stream,
+            asked.sql,
+            as_of=asked.as_of,
+            params=params,
+            store=sight,
+            sandbox=sandbox,
+        )
         chunks, media_type = _chunks(call, ask)
         return await streamed(call, chunks, media_type, query)
+
+
+async def _sandbox(call: Call, query: RunningQuery) -> ProcessSandbox:
+    """A process for a query, until the query ends."""
+    processes = call.parts.processes
+    await query.take(call.parts.queries.processes)
+    sandbox: ProcessSandbox = await call.parts.bridge.query(
+        query.interrupt, processes.acquire, query.interrupt
+    )
+    query.at_end(partial(processes.release, sandbox))
+    return sandbox
 
 
 def _chunks(call: Call, ask: Ask) -> tuple[Generator[bytes], str]:

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 import duckdb
 import pyarrow as pa
@@ -30,10 +32,18 @@ from strandline.query.sql.dataset import RelationDataset
 from strandline.query.sql.measurements import Moved
 from strandline.query.sql.names import Extra, Names
 from strandline.query.sql.relation import Notes, Relation, Source, Store
-from strandline.query.sql.sandbox import SHARED, Params, Room, Sandbox
-from strandline.query.sql.statement import Named, Statement
+from strandline.query.sql.sandbox import SHARED, Params
+from strandline.query.sql.statement import Named, Parser, Statement
 
 BATCH_ROWS = 8192
+
+
+class Calculator(Protocol):
+    """What reads texts and answers them: in this process, or in one of its own."""
+
+    def parser(self) -> AbstractContextManager[Parser]: ...
+
+    def room(self, timezone: str = "UTC") -> AbstractContextManager[Any]: ...
 
 
 def sql(
@@ -44,7 +54,7 @@ def sql(
     params: Params | None = None,
     timezone: str = "UTC",
     extra: Extra | None = None,
-    sandbox: Sandbox = SHARED,
+    sandbox: Calculator = SHARED,
 ) -> Result:
     """The answer to a SELECT; of now, or of a time, seqs of topics, or a position."""
     asked = read(text, sandbox)
@@ -69,7 +79,7 @@ def stream(
     params: Params | None = None,
     timezone: str = "UTC",
     extra: Extra | None = None,
-    sandbox: Sandbox = SHARED,
+    sandbox: Calculator = SHARED,
     notes: Notes | None = None,
     copied: bool = True,
 ) -> Iterator[pa.RecordBatchReader]:
@@ -89,14 +99,14 @@ def relations(
     *,
     as_of: object = None,
     extra: Extra | None = None,
-    sandbox: Sandbox = SHARED,
+    sandbox: Calculator = SHARED,
 ) -> tuple[Statement, dict[Named, Relation]]:
     """What a text asks for, and all of it at one position: for engines elsewhere."""
     asked = read(text, sandbox)
     return asked, _pinned(store, asked, as_of, extra, copied=True)
 
 
-def read(text: str, sandbox: Sandbox = SHARED) -> Statement:
+def read(text: str, sandbox: Calculator = SHARED) -> Statement:
     """What a text asks for; nothing runs."""
     with sandbox.parser() as connection:
         return statement.read(text, connection)
@@ -109,11 +119,11 @@ def _room(
     as_of: object,
     timezone: str,
     extra: Extra | None,
-    sandbox: Sandbox,
+    sandbox: Calculator,
     notes: Notes,
     *,
     copied: bool,
-) -> Iterator[Room]:
+) -> Iterator[Any]:
     """A room with all relations of a question at one position; errors are told in our words."""
     found = _pinned(store, asked, as_of, extra, copied=copied)
     notes.watch(found.values())

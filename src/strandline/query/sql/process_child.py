@@ -1,0 +1,137 @@
+"""The process that answers SQL of clients: a sandbox with a bound on its memory, and no store.
+
+It reads texts and runs queries that the store sends, one after the other, and asks the store for
+the rows of relations as DuckDB wants them (``process_messages.py``). Each query has an empty
+database of its own (``sandbox.py``). A query that needs more memory than there is ends the query
+with an error, or the process; the store notices both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import pickle
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import duckdb
+import msgspec
+import pyarrow as pa
+
+from strandline.env.process import tune_for_throughput
+from strandline.env.process_template import limit_memory
+from strandline.errors import StrandlineError
+from strandline.query.sql import filters
+from strandline.query.sql import process_messages as messages
+from strandline.query.sql.dataset import RelationDataset
+from strandline.query.sql.process_messages import Failure, Pull, Query
+from strandline.query.sql.sandbox import Sandbox
+from strandline.settings import MIB
+
+_BESIDES = 512 * MIB
+"""Memory besides what DuckDB counts: the interpreter, Arrow, and rows on their way."""
+
+
+def main(control: socket.socket, scans: socket.socket, *, memory_max: int, threads: int) -> None:
+    """Serve one store until it closes the sockets."""
+    tune_for_throughput()
+    limit_memory(memory_max + _BESIDES)
+    sandbox = Sandbox(memory_max=memory_max, threads=threads)
+    relations = _Store(scans)
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            with sandbox.parser() as parser:  # opens DuckDB before the first text comes
+                kind, body = messages.receive(control)
+                if kind == messages.PARSE:
+                    _parse(control, parser.tree, body)
+            if kind == messages.QUERY:
+                _answer(control, sandbox, relations, msgspec.msgpack.decode(body, type=Query))
+
+
+def _parse(control: socket.socket, tree: Callable[[str], str], body: bytearray) -> None:
+    try:
+        messages.send(control, messages.TREE, tree(body.decode()).encode())
+    except (duckdb.Error, MemoryError) as error:
+        _fail(control, error)
+
+
+def _answer(control: socket.socket, sandbox: Sandbox, store: _Store, query: Query) -> None:
+    try:
+        with sandbox.room(query.timezone) as room:
+            for number, (schema, name, columns) in enumerate(query.relations):
+                relation = _Relation(store, number, messages.schema_of(columns))
+                room.add(schema, name, RelationDataset(relation, []))
+            params = pickle.loads(query.params)  # noqa: S301 - from the store, not from a client
+            reader = room.stream(query.text, params, query.rows)
+            messages.send(control, messages.SCHEMA, reader.schema.serialize())
+            for batch in reader:
+                for piece in messages.pieces(batch):
+                    _wait_next(control)
+                    messages.send(control, messages.ROWS, messages.rows_of(piece))
+                del batch
+            _wait_next(control)
+        messages.send(control, messages.END)
+    except (duckdb.Error, pa.ArrowException, StrandlineError, MemoryError) as error:
+        _fail(control, error)
+    except (ConnectionError, EOFError):
+        raise
+    except OSError as error:  # a reader of Arrow tells with it
+        _fail(control, error)
+
+
+def _wait_next(control: socket.socket) -> None:
+    kind, _ = messages.receive(control)
+    if kind != messages.NEXT:
+        raise EOFError("the store wants no more rows")
+
+
+def _fail(control: socket.socket, error: BaseException) -> None:
+    kind = "OutOfMemoryException" if isinstance(error, MemoryError) else type(error).__name__
+    failure = Failure(kind, str(error) or "there is no memory left")
+    messages.send(control, messages.FAILED, msgspec.msgpack.encode(failure))
+
+
+class _Store:
+    """The store, asked for rows. Safe from many threads."""
+
+    def __init__(self, scans: socket.socket) -> None:
+        self._scans = scans
+        self._asking = threading.Lock()
+        self._numbers = itertools.count()
+
+    def rows(
+        self, relation: int, columns: Sequence[str], where: filters.Where | None
+    ) -> Iterator[pa.RecordBatch]:
+        pull = Pull(next(self._numbers), relation, list(columns), filters.encode(where))
+        request = msgspec.msgpack.encode(pull)
+        has_ended = False
+        try:
+            while True:
+                with self._asking:
+                    messages.send(self._scans, messages.PULL, request)
+                    kind, body = messages.receive(self._scans)
+                if kind != messages.ROWS:
+                    has_ended = True
+                    if kind == messages.FAILED:
+                        raise OSError(bytes(body).decode())
+                    return
+                yield messages.batch_of(body)
+        finally:
+            if not has_ended:
+                with self._asking:
+                    messages.send(self._scans, messages.DROP, pull.scan.to_bytes(8, "little"))
+
+
+class _Relation:
+    """A relation of the store. Safe from many threads."""
+
+    def __init__(self, store: _Store, number: int, schema: pa.Schema) -> None:
+        self._store = store
+        self._number = number
+        self.schema = schema
+
+    def batches(
+        self, columns: Sequence[str], where: filters.Where | None
+    ) -> Iterator[pa.RecordBatch]:
+        return self._store.rows(self._number, columns, where)
