@@ -21,11 +21,14 @@ import structlog
 from strandline.env.thread_pool import pools_made_by
 from strandline.testing.sim_work import SimExecutor
 from tests.simulation import faults
+from tests.simulation.maps import Maps
 from tests.simulation.model import Violation
+from tests.simulation.queues import Queues
 from tests.simulation.topics import Topics
 from tests.simulation.world import World
 
-CLIENTS = 4
+CLIENTS = {"topics": 3, "map": 2, "queue": 2}
+"""How many of each kind."""
 STEPS = 30
 FAULTS = 6
 FAULT_PAUSE_S = 0.5
@@ -77,7 +80,7 @@ async def _until(supervisor: asyncio.Future[None], work: object) -> None:
     """Do the work, unless the supervisor ends with an error first."""
     task = asyncio.ensure_future(work)
     await asyncio.wait({task, supervisor}, return_when=asyncio.FIRST_COMPLETED)
-    if not task.done():
+    if not task.done() and supervisor.exception() is not None:
         task.cancel()
         await asyncio.wait({task})
         await supervisor
@@ -87,13 +90,14 @@ async def _until(supervisor: asyncio.Future[None], work: object) -> None:
 async def _work(world: World) -> None:
     seed = world.seed
     topics = Topics(world)
+    parts = (topics, Maps(world), Queues(world))
     checker = world.client("checker")
-    await topics.create(checker)
+    for part in parts:
+        await part.create(checker)
     clients = [
-        topics.work(
-            world.client(f"client-{number}"), random.Random(f"client {number} {seed}"), STEPS
-        )
-        for number in range(CLIENTS)
+        part.work(world.client(f"{kind}-{number}"), random.Random(f"{kind} {number} {seed}"), STEPS)
+        for part, (kind, count) in zip(parts, CLIENTS.items(), strict=True)
+        for number in range(count)
     ]
     follower = topics.follow(world.client("follower"), random.Random(f"follower {seed}"))
     striking = asyncio.ensure_future(_strike(world, random.Random(f"faults {seed}")))
@@ -114,7 +118,8 @@ async def _work(world: World) -> None:
         elif ending == "a kill":
             world.kill_now()
         await world.pause(2.0)
-        await topics.check(checker)
+        for part in parts:
+            await part.check(checker)
 
 
 async def _all(work: list[object], *beside: asyncio.Future[None]) -> None:

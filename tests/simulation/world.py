@@ -79,6 +79,7 @@ class World:
         self.clients: list[Client] = []
         self.is_calm = False
         """Whether all clients have done their work."""
+        self.clock_was_set = False
         self.restart_wanted = False
         self.slow_calls = self.slow_object_calls = 0
         self.slow_s = self.slow_object_s = 0.0
@@ -191,6 +192,11 @@ class World:
         self._empty_disk()
         self.disk._calls._faults.clear()
         self.objects.heal()
+
+    def set_clock(self, seconds: float) -> None:
+        """The wall clock is wrong from here on."""
+        self.clock_was_set = True
+        self.clock.jump_wall(seconds)
 
     def _watch_disk(self) -> None:
         self.disk.on_call = self._on_disk_call
