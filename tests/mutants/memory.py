@@ -16,6 +16,13 @@ MEMORY = {
         _JOBS,
         "test_a_failure_of_the_world_is_tried_again_after_growing_pauses[error2]",
     ),
+    "run out of memory in health": Mutant(
+        "topic.health:health_of",
+        "except PASSING as error",
+        "except KeyboardInterrupt as error",
+        "unit/store/test_health",
+        "test_without_memory_for_complaints_health_says_so",
+    ),
     "do a task twice that got no thread": Mutant(
         "env.thread_pool:ThreadPool.try_submit",
         "None if future.cancel() else future",

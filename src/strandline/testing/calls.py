@@ -136,6 +136,11 @@ class Calls:
         with self.lock:
             self._faults.append(fault)
 
+    def heal(self) -> None:
+        """Forget every planned failure."""
+        with self.lock:
+            self._faults.clear()
+
     def power_off(self) -> None:
         """No call changes the disk from here on."""
         with self.lock:

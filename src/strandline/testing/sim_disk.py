@@ -84,6 +84,10 @@ class SimDisk:
     def capacity(self, capacity: int | None) -> None:
         self._volume.capacity = capacity
 
+    def heal(self) -> None:
+        """Let no planned failure strike from now on."""
+        self._calls.heal()
+
     def fail(
         self,
         operation: str,

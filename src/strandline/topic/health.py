@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from strandline.jobs import Job, JobHealth
+from strandline.jobs import PASSING, Job, JobHealth
 from strandline.topic.recover import Recovered
 from strandline.topic.scrubber import Scrubber, ScrubProgress
 from strandline.topic.space import SpaceWatch
@@ -45,6 +45,10 @@ def health_of(
         space, scrubber, complaints = writing
         free, scrub = space.free, scrubber.progress()
         weak += [str(finding) for finding in scrub.findings if finding.outcome == "fenced"]
-        weak += complaints() + space.complaints()
+        try:
+            weak += complaints()
+        except PASSING as error:
+            weak.append(f"some complaints cannot be read: {str(error) or 'out of memory'}")
+        weak += space.complaints()
     status = "red" if deaths or closed else "yellow" if weak else "green"
     return Health(status=status, reasons=deaths + weak, jobs=told, free_bytes=free, scrub=scrub)

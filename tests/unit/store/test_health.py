@@ -13,6 +13,7 @@ import pytest
 
 from strandline.errors import DiskFull, Poisoned
 from strandline.settings import SegmentSettings, SpaceSettings
+from strandline.testing.allocations import Allocations
 from tests.unit.store.world import World, payloads
 
 DEADLINE_S = 30
@@ -36,6 +37,18 @@ def test_a_store_without_trouble_is_green():
     assert (health.status, health.reasons) == ("green", [])
     assert {job.name for job in health.jobs} >= {"sync-0", "checkpoint", "retention", "space"}
     assert all(job.alive for job in health.jobs)
+
+
+def test_without_memory_for_complaints_health_says_so():
+    world = World()
+    world.disk.on_call = Allocations(1, once=False).on_call
+
+    health = world.store.health()
+    world.disk.on_call = None
+    world.store.close()
+
+    assert health.status == "yellow"
+    assert any("complaints cannot be read" in reason for reason in health.reasons)
 
 
 def test_a_job_that_fails_turns_it_yellow_and_a_recovery_green_again():

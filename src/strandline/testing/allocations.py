@@ -1,0 +1,77 @@
+"""Allocations of large buffers that fail, as a system without memory fails them.
+
+A large buffer is allocated where bytes are read, written, compressed or turned into columns. Those
+places are the calls of the disk and the functions in ``CODECS``. Each call is one allocation,
+and the nth raises MemoryError before it has an effect. docs/decisions/0047-injected-failures.md.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+CODECS = (
+    "strandline.wal.block:draft",
+    "strandline.wal.block:Draft.finish",
+    "strandline.segment.codec:encode_footer",
+    "strandline.segment.codec:decode_footer",
+    "strandline.segment.codec:block_checksum",
+    "strandline.segment.rows:Rows.draft",
+    "strandline.topic.root:encode",
+    "strandline.topic.root:decode",
+    "strandline.reservoir.packing:pack",
+    "strandline.reservoir.packing:unpack",
+)
+"""``module:function`` that allocate as much as their arguments are large."""
+
+
+class Allocations:
+    """Counts allocations and makes the nth fail, or all from the nth on. Owned by one thread."""
+
+    def __init__(self, nth: int, *, once: bool) -> None:
+        self.count = 0
+        self.fired = 0
+        self._nth = nth
+        self._once = once
+
+    def on_call(self, operation: str, path: str) -> None:
+        """As the hook of a simulated disk."""
+        if operation not in ("sync", "sync_dir", "abandon", "lock"):  # those allocate nothing
+            self.allocate(f"{operation} {path}")
+
+    def allocate(self, what: str) -> None:
+        """One allocation: it succeeds, or raises MemoryError."""
+        self.count += 1
+        if self.count == self._nth or (self.count > self._nth and not self._once):
+            self.fired += 1
+            raise MemoryError(what)
+
+    @contextmanager
+    def in_codecs(self) -> Iterator[None]:
+        """Count the codecs' allocations inside the block."""
+        patches = [self._patch(name) for name in CODECS]
+        for each in patches:
+            each.start()
+        try:
+            yield
+        finally:
+            for each in patches:
+                each.stop()
+
+    def _patch(self, name: str) -> Any:
+        module_name, _, path = name.partition(":")
+        owner: Any = importlib.import_module(module_name)
+        *classes, function = path.split(".")
+        for part in classes:
+            owner = getattr(owner, part)
+        return patch.object(owner, function, self._counted(name, getattr(owner, function)))
+
+    def _counted(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            self.allocate(name)
+            return function(*args, **kwargs)
+
+        return counted
