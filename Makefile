@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+FUZZ_SECONDS ?= 30
 INSTALLED := .venv/installed
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -26,8 +27,10 @@ check: $(INSTALLED) ## lint, format, types, import contracts
 	$(BIN)/python -m mypy
 	$(BIN)/lint-imports --no-logo
 
-crash: $(INSTALLED) strace mkfs ## the long tests: kill loops and power cuts
+crash: $(INSTALLED) strace mkfs ## the long tests: kill loops, power cuts, fuzzing
 	STRANDLINE_CRASH=long $(BIN)/python -m pytest -q -m "crash or slow" $(ARGS)
+	@$(BIN)/python -m pip install -qq --editable '.[fuzz]' || echo "atheris has no wheel for this Python"
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 
 bench: $(INSTALLED) java peers ## measure; compare two runs of the same machine only
 	@$(BIN)/python -m bench $(ARGS)

@@ -148,6 +148,11 @@ def read(text: str, parser: Parser) -> Statement:
     if not isinstance(text, str):
         raise Invalid(f"SQL is text, not {type(text).__name__}")
     try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        message = "half of a surrogate pair is not a character"
+        raise Mistake(message, text, error.start) from error
+    try:
         return _statement(text, msgspec.json.decode(parser.tree(text)))
     except RecursionError:
         raise Mistake("this is nested too deeply", text, -1) from None

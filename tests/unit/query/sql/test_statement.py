@@ -143,3 +143,10 @@ def test_a_name_of_three_parts_is_refused():
 def test_a_text_must_be_text():
     with pytest.raises(Invalid, match="SQL is text"):
         _read(b"SELECT 1")  # type: ignore[arg-type]
+
+
+def test_half_of_a_surrogate_pair_is_a_mistake_at_its_place():
+    with SHARED.parser() as connection, pytest.raises(Mistake, match="surrogate") as met:
+        statement.read("SELECT '\udcc3'", connection)
+
+    assert met.value.at == 8
