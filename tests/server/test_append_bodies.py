@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
+from strandline.errors import Invalid
+from strandline.server.arrow_streams import ipc_of, table_of
 from tests.server.running import running
 from tests.server.topics_face import Face, values
 
@@ -144,3 +146,10 @@ def test_whatever_the_body_an_append_at_another_head_leaves_nothing(face, kind):
 
     assert statuses == [409, 409, 200, 409]
     assert values(face.diff(topic)) == [1, 2]
+
+
+def test_a_column_whose_name_is_not_utf_8_is_refused():
+    whole = ipc_of(pa.table({"data": pa.array([b"x"], pa.binary())}))
+
+    with pytest.raises(Invalid, match="Arrow IPC stream"):
+        table_of(whole.replace(b"data", b"\xd5ata"))

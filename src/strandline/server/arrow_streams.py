@@ -34,7 +34,8 @@ def table_of(body: bytes) -> pa.Table:
         with pa.ipc.open_stream(pa.BufferReader(body)) as reader:
             table = reader.read_all()
         table.validate(full=True)
-    except (pa.ArrowException, OSError) as error:
+        _ = table.schema.names  # decoded when they are read: not every stream has UTF-8 there
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise Invalid(f"the body is no Arrow IPC stream: {error}") from error
     return table
 
