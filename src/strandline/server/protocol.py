@@ -360,6 +360,7 @@ class Protocol(HttpToolsProtocol):
     # -- uvicorn's way
 
     def _begin_cycle(self, headers: list[tuple[bytes, bytes]], by_name: dict[bytes, bytes]) -> None:
+        strictness.check_waiting(len(self.pipeline))
         url = self.url
         super().on_message_begin()
         self.url = url

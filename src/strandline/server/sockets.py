@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from typing import Any
 
 import msgspec
@@ -47,6 +48,7 @@ WINDOW = 1024
 """Publishes that may wait for their ack; then nothing more is read."""
 _LOGIN_S = 10.0
 _LOOK_S = 0.02
+_TURN = 64  # messages of one connection that are answered in a row
 _MESSAGE = msgspec.json.Decoder(live.Message)
 
 
@@ -145,7 +147,11 @@ class _Connection:
 
     async def _read(self) -> None:
         """Take messages one after the other, as long as their answers are taken."""
-        while await self._has_room():
+        for number in itertools.count(1):
+            if not await self._has_room():
+                return
+            if number % _TURN == 0:
+                await asyncio.sleep(0)  # other connections take their turn
             self._is_idle = True
             try:
                 text = await self._received()

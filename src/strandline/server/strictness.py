@@ -30,12 +30,27 @@ _FOREIGN = frozenset(
     | {b"GET_PARAMETER", b"SET_PARAMETER", b"REDIRECT", b"RECORD", b"FLUSH", b"PRI"}
 )
 
+WAITING_MAX = 256
+"""Requests for the application that may wait on one connection for the answers before them."""
+
 Headers = Sequence[tuple[bytes, bytes]]
 
 
 def malformed(message: str) -> Refused:
     """A request that is no proper HTTP."""
     return Refused(400, "invalid_request", message)
+
+
+def check_waiting(count: int) -> None:
+    """Refuse one more request when so many of its connection wait."""
+    if count >= WAITING_MAX:
+        raise Refused(
+            429,
+            "throttled",
+            f"{WAITING_MAX} requests of this connection wait: read their answers first",
+            detail={"max": WAITING_MAX},
+            retry_after_s=1.0,
+        )
 
 
 def headers_too_large(limits: RequestLimits) -> Refused:

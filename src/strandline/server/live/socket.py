@@ -30,6 +30,7 @@ EARLY_BYTES_MAX = 4096
 _PLAIN = 0x80 | Opcode.TEXT  # a whole message in one frame
 _MASKED = 0x80
 _SIZE_MAX = 256 * 1024
+_QUEUE_MAX = 64  # messages that wait before the rest of what came is left undecoded
 _MESSAGE_SIZE = 256  # what a message takes besides its bytes
 _NO_MASK = bytes(4)
 
@@ -87,6 +88,8 @@ class LiveWebSocket(WebSocketsSansIOProtocol):
         self._queued -= self._current  # it is answered
         self._current = 0
         self._count()
+        if self._rest and self.queue.empty():
+            self.data_received(b"")
         message = await super().receive()
         if message["type"] == "websocket.receive":
             data = message.get("text") or message.get("bytes") or b""
@@ -128,6 +131,10 @@ class LiveWebSocket(WebSocketsSansIOProtocol):
             self.read_paused = True
             self.transport.pause_reading()
 
+    def _is_full(self) -> bool:
+        """Whether the rest is left for when the messages that wait are answered."""
+        return self.queue.qsize() >= _QUEUE_MAX and not self.disconnected
+
     def _count(self) -> None:
         """Hold in the budget what is unfinished or not answered; close when there is no room."""
         hold = self.hold
@@ -141,6 +148,9 @@ class LiveWebSocket(WebSocketsSansIOProtocol):
                 self._fail(CloseCode.TRY_AGAIN_LATER, "the server is overloaded: retry later")
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.disconnected = True
+        if self._rest:
+            self.data_received(b"")  # all that came, before the end is told
         if self.hold is not None:
             self.hold.release()
             self.hold = None
@@ -183,7 +193,7 @@ class LiveWebSocket(WebSocketsSansIOProtocol):
             super().data_received(data[:at])
             self._owed = max(0, at - len(data))
         while at < len(data):
-            behind = self._frame(data, at)
+            behind = 0 if self._is_full() else self._frame(data, at)
             if not behind:
                 self._rest = data[at:]
                 break
