@@ -30,6 +30,7 @@ from strandline.topic.scrubber import Scrubber
 from strandline.topic.sealer import Sealer
 from strandline.topic.topic import Topic
 from strandline.views.shelf import Shelf
+from strandline.views.table.files.checking import check_tables
 from strandline.views.view import Depot
 from strandline.views.views import Topics, Views
 from strandline.wal.files import ShardFiles
@@ -108,6 +109,7 @@ def wire_lake(
         base.settings.scrub,
         store_id=found.store_id,
         changing=changing,
+        tables=check_tables,
     )
     return intake, relocator, scrubber
 

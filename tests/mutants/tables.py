@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 TABLE = "unit/views/table/test_table"
 STALE = "corruption/test_stale_tables"
 LAKES = "corruption/test_other_lakes"
+EVERY = "corruption/test_every_file"
 
 TABLES = {
     "tables: a file is taken and its memory, too": Mutant(
@@ -67,7 +68,7 @@ TABLES = {
     ),
     "tables: a rebuild goes on with the files of before": Mutant(
         "views.table.fold:TableFold._begin_files",
-        "if not segments.exists():",
+        "if not segments.was_used():",
         "if True:",
         TABLE,
         "test_a_rebuild_uses_no_file_of_before",
@@ -190,5 +191,26 @@ TABLES = {
         "pass",
         LAKES,
         "test_another_lake_of_the_same_store_is_refused",
+    ),
+    "tables: a check of indexes skips their sections": Mutant(
+        "views.table.files.checking:_check",
+        "codec.check_section(data[entry.offset : entry.offset + entry.size], entry, path)",
+        "pass",
+        EVERY,
+        "test_verify_names_the_file_in_which_a_bit_flipped[lake: indexes of tables]",
+    ),
+    "tables: the scrub job reads no table": Mutant(
+        "topic.scrubber:Scrubber._check_tables",
+        "self._fence(step.path, step.reason)",
+        "pass",
+        EVERY,
+        "test_the_scrub_job_names_the_file_in_which_a_bit_flipped[lake: indexes of tables]",
+    ),
+    "pipelines: any state of a schedule is taken as written": Mutant(
+        "pipelines.schedule.ledger:_decode",
+        "data not in (_encode(state), older)",
+        "False",
+        EVERY,
+        "test_any_flipped_byte_of_the_state_of_a_schedule_is_noticed",
     ),
 }

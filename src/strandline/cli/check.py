@@ -12,11 +12,12 @@ from strandline.cli.options import TARGET, VIEW_TARGET, Flag, Target, ViewTarget
 from strandline.cli.output import print_report
 from strandline.cli.progress import Bar
 from strandline.cli.saved_views import notes_on_views
+from strandline.cli.verification import verify_all
 from strandline.env.disk import OsDisk
 from strandline.errors import Corrupt
 from strandline.settings import LakeSettings, Settings
 from strandline.topic.repair import RepairReport, repair_store
-from strandline.topic.verify import Problem, VerifyReport, verify_store
+from strandline.topic.verify import Problem, VerifyReport
 
 
 def verify(
@@ -38,7 +39,10 @@ def verify(
     must_exist(path)
     settings = Settings(lake=LakeSettings(url=target.lake_url))
     with Bar() as bar:
-        report = verify_store(OsDisk(), path, settings, progress=bar.show, lake=not no_lake)
+        # Saved views are noted below: they may be elsewhere, and damage in them loses nothing.
+        report = verify_all(
+            OsDisk(), path, settings, progress=bar.show, lake=not no_lake, views=False
+        )
         if not no_views:
             report.notes += notes_on_views(path, target.views_url, bar.show)
     facts = {

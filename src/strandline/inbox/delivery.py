@@ -24,10 +24,20 @@ middle of it has its first chunks, and never the last.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 from xxhash import xxh3_64_hexdigest
 
-from strandline.errors import Corrupt, Invalid, NewerFormat, StrandlineError, TooLarge
+from strandline.env.objects import Objects
+from strandline.errors import (
+    Corrupt,
+    Invalid,
+    NewerFormat,
+    NotFound,
+    StrandlineError,
+    TooLarge,
+)
 from strandline.record import Numbered
 from strandline.topic import numbered
 
@@ -157,6 +167,18 @@ def decode(data: bytes, path: str) -> Delivery:
     if delivery.format > FORMAT:
         raise NewerFormat(f"{path} was delivered by a newer Strandline: upgrade")
     return delivery
+
+
+def check_pending(objects: Objects) -> Iterator[Corrupt]:
+    """What is wrong with the deliveries that wait for the writer."""
+    for info in list(objects.list(PENDING)):
+        path = f"{objects.name}/{info.key}"
+        try:
+            decode(objects.get(info.key), path)
+        except Corrupt as error:
+            yield error
+        except (NotFound, NewerFormat):
+            continue  # it was taken meanwhile, or waits for a newer version
 
 
 def refusal(name: str, topic: str, error: StrandlineError, at_us: int) -> bytes:

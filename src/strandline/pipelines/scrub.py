@@ -33,6 +33,8 @@ from strandline.settings import MIB, Settings
 from strandline.store import Store
 from strandline.topic.progress import Progress, silent
 from strandline.topic.verify import Problem, verify_store
+from strandline.views.table.files.checking import check_indexes_of
+from strandline.views.table.files.layout import is_table
 
 _TASK_BYTES = 256 * MIB
 
@@ -145,6 +147,10 @@ def check_files(
             for step in check.check_file(reader, file):
                 if isinstance(step, Corrupt):
                     bad.append(BadFile(file=file, path=reader.label, reason=step.reason))
+            if is_table(task.topic_id):
+                for step in check_indexes_of(lake, task.topic_id, file):
+                    if isinstance(step, Corrupt):
+                        bad.append(BadFile(file=file, path=step.path, reason=step.reason))
     return bad
 
 

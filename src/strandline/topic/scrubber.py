@@ -25,6 +25,7 @@ from typing import Literal
 import msgspec
 
 from strandline.env.clock import Clock
+from strandline.env.objects import Objects
 from strandline.errors import Conflict, Corrupt, StrandlineError, Unavailable
 from strandline.lake import check
 from strandline.lake.entry import LakeFile
@@ -86,7 +87,7 @@ class ScrubProgress(msgspec.Struct, frozen=True, kw_only=True):
 class Scrubber:
     """Owned by the scrub job; ``progress`` from any thread."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - parts of a store, by name
         self,
         clock: Clock,
         catalog: Catalog,
@@ -99,7 +100,9 @@ class Scrubber:
         *,
         store_id: bytes,
         changing: threading.Lock,
+        tables: Callable[[Objects, bytes], Iterator[check.Step]],
     ) -> None:
+        """``tables`` reads what event tables have in the lake."""
         self._disk = library.disk
         self._clock = clock
         self._catalog = catalog
@@ -110,6 +113,7 @@ class Scrubber:
         self._lake = lake
         self._settings = settings
         self._store_id = store_id
+        self._tables = tables
         self._changing = changing
         """Held by whoever writes a root."""
         self._turn = threading.Lock()
@@ -176,8 +180,8 @@ class Scrubber:
         numbers = sorted(self._library.segments)
         self._waiting.extend(partial(self._check_segment, number) for number in numbers)
         cold = [state for state in self._catalog.states() if state.cold is not None]
-        if cold:
-            self._waiting.append(self._check_head)
+        if cold or self._lake.identity.ref is not None:
+            self._waiting += [self._check_head, self._check_tables]
         self._waiting.extend(partial(self._check_versions, state) for state in cold)
         files = sum(len(state.cold) for state in cold if state.cold is not None)
         self._files_total = len(numbers) + files
@@ -271,6 +275,13 @@ class Scrubber:
 
     def _check_head(self) -> Iterator[int]:
         for step in check.check_head(self._lake.objects, self._store_id):
+            if isinstance(step, int):
+                yield step
+            else:
+                self._fence(step.path, step.reason)
+
+    def _check_tables(self) -> Iterator[int]:
+        for step in self._tables(self._lake.objects, self._store_id):
             if isinstance(step, int):
                 yield step
             else:

@@ -16,8 +16,10 @@ restore everything is as if it were declared for the first time.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 
 import msgspec
+from xxhash import xxh3_64_hexdigest
 
 from strandline.env import process
 from strandline.env.disk import Disk, Lock
@@ -26,6 +28,7 @@ from strandline.pipelines.schedule.registry import Done
 from strandline.topic.layout import Layout
 from strandline.wire.pipelines import Run
 
+_STATE = ".json"
 WAITING_MAX = 100
 """Runs that wait for the history; the oldest give way."""
 
@@ -45,6 +48,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     failures: int = 0
     waiting: tuple[Run, ...] = ()
     """Runs that have ended and are not in the history yet."""
+    checksum: str = ""
+    """xxh3-64 of the file in which it is empty; empty in files of earlier versions."""
 
     @property
     def is_unfinished(self) -> bool:
@@ -78,17 +83,27 @@ class Ledger:
 
     def load(self, name: str) -> State | None:
         """What is known; None for a declaration that was never seen."""
-        path = f"{self._folder}/{name}.json"
+        path = f"{self._folder}/{name}{_STATE}"
         if not self._disk.exists(path):
             return None
         try:
-            return msgspec.json.decode(self._disk.read(path), type=State)
-        except msgspec.MsgspecError as error:
+            return _decode(self._disk.read(path))
+        except (msgspec.MsgspecError, ValueError) as error:
             raise Corrupt(
                 f"what is known of pipeline {name!r} cannot be read ({error}): delete the file, "
                 "and it counts as never run",
                 path=path,
             ) from error
+
+    def check(self) -> Iterator[Corrupt]:
+        """What is wrong with the files of all pipelines."""
+        names = self._disk.list_dir(self._folder) if self._disk.exists(self._folder) else []
+        for name in names:
+            if name.endswith(_STATE):
+                try:
+                    self.load(name.removesuffix(_STATE))
+                except Corrupt as error:
+                    yield error
 
     def first_seen(self, now_us: int) -> State:
         """What is known of one that was never seen: points in the past need no run."""
@@ -97,7 +112,7 @@ class Ledger:
     def save(self, name: str, state: State) -> None:
         """Only with the lease."""
         state = msgspec.structs.replace(state, waiting=state.waiting[-WAITING_MAX:])
-        self._disk.durable_replace(f"{self._folder}/{name}.json", msgspec.json.encode(state))
+        self._disk.durable_replace(f"{self._folder}/{name}{_STATE}", _encode(state))
 
     def outcome_of(self, run: Run) -> Done | None:
         """What the process of a run has left behind, if it came to its end."""
@@ -109,6 +124,22 @@ class Ledger:
             if found.number == run.number:
                 return found.done
         return None
+
+
+def _encode(state: State) -> bytes:
+    plain = msgspec.json.encode(msgspec.structs.replace(state, checksum=""))
+    return msgspec.json.encode(msgspec.structs.replace(state, checksum=xxh3_64_hexdigest(plain)))
+
+
+def _decode(data: bytes) -> State:
+    """A state, which is the very bytes that were written."""
+    state = msgspec.json.decode(data, type=State)
+    older = (
+        msgspec.json.encode(state).replace(b',"checksum":""', b"") if not state.checksum else b""
+    )
+    if data not in (_encode(state), older):
+        raise ValueError("it fails its checksum")
+    return state
 
 
 def write_outcome(disk: Disk, path: str, number: int, done: Done) -> None:
