@@ -29,6 +29,7 @@ from bench import (
     series,
     serving,
     spark,
+    sql,
     tables,
 )
 from bench.measure import Figure
@@ -54,6 +55,7 @@ GROUPS: dict[str, Callable[[Path, Peers, float], Iterable[Figure]]] = {
     "series": lambda folder, _, scale: series.run(folder, scale=scale),
     "metrics": lambda folder, _, scale: metrics.run(folder, scale=scale),
     "tables": lambda folder, _, scale: tables.run(folder, scale=scale),
+    "sql": lambda folder, _, scale: sql.run(folder, scale=scale),
     "serving": lambda folder, _, scale: serving.run(folder, scale=scale),
     "live": lambda folder, _, scale: live.run(folder, scale=scale),
 }

@@ -44,6 +44,13 @@ SERVED = {
         "unit/query/sql/test_process_sandbox",
         "test_a_query_that_is_left_or_stopped_ends_its_process",
     ),
+    "served: every answer ends its process": Mutant(
+        "server.arrow_streams:Streamed.abandon",
+        "and not self._is_complete",
+        "",
+        "server/test_running_queries",
+        "test_a_process_serves_the_next_query_after_an_answer_and_after_an_error",
+    ),
     "served: errors of a process have no class": Mutant(
         "query.sql.process_sandbox:_error_of",
         "return kind(failure.message)",

@@ -157,6 +157,21 @@ def test_a_token_runs_a_few_queries_at_once_and_nobody_else_waits_for_them(tmp_p
         assert answers["sql"].json()["rows"] == [[1]]
 
 
+@pytest.mark.parametrize("accept", ACCEPTS)
+def test_a_process_serves_the_next_query_after_an_answer_and_after_an_error(
+    tmp_path: Path, accept: str
+) -> None:
+    with limited(tmp_path) as server:
+        used = set()
+        for sql in ["SELECT 1", "SELECT count(*) FROM orders", "SELECT nosuch FROM orders", LONG]:
+            text = f"{sql} LIMIT 20000" if sql == LONG else sql
+            ask(server, text, accept=accept)
+            until(lambda: len(server.parts.queries) == 0)
+            used |= {process._number for process in server.parts.processes._kept}
+
+        assert len(used) == 1
+
+
 def test_a_server_that_goes_down_ends_its_queries(tmp_path: Path) -> None:
     flags = ("--set", "drain_s=2", "--set", "limits.query_s_max=1000")
     with served(tmp_path, *flags) as server, ThreadPoolExecutor() as clients:

@@ -32,6 +32,15 @@ def cores() -> int:
     return max(1, len(os.sched_getaffinity(0)))
 
 
+def resident_bytes(process: int) -> int:
+    """Memory that a process holds now; 0 where that cannot be told."""
+    try:
+        with open(f"/proc/{process}/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
 def tune_for_throughput() -> None:
     """Settings for a process that is ours alone: the command line, a server. Never for a library.
 

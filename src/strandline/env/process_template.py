@@ -74,10 +74,12 @@ class ProcessTemplate:
         raise ChildProcessError("no process could be started")
 
     def kill(self, process: int) -> None:
-        """End a process at once. It must be one that was not killed before."""
-        with self._lock, contextlib.suppress(OSError):
-            if self._control is not None:
-                self._control.send(b"K" + process.to_bytes(8, "little"))
+        """End a process at once, without waiting for one that is being started. It must be one
+        that was not killed before."""
+        control = self._control
+        with contextlib.suppress(OSError):  # closed: then it was killed with the template
+            if control is not None:
+                control.send(b"K" + process.to_bytes(8, "little"))
 
     def close(self) -> None:
         """End the template and all its processes."""

@@ -106,6 +106,7 @@ class Streamed(StreamingResponse):
         self._slow = slow
         self._chunks = chunks
         self._query = query
+        self._is_complete = first is None
         self._making: asyncio.Future[bytes | None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -118,7 +119,7 @@ class Streamed(StreamingResponse):
 
     async def abandon(self) -> None:
         """Make no more of it."""
-        if self._query is not None:
+        if self._query is not None and not self._is_complete:
             self._query.stop(Closed("the answer has ended"))
         if self._making is not None:
             await asyncio.wait((self._making,))
@@ -134,6 +135,7 @@ class Streamed(StreamingResponse):
                 yield piece
             self._making = asyncio.ensure_future(self._slow(_next, self._chunks))
             piece = await asyncio.shield(self._making)
+        self._is_complete = True
 
 
 def _next(chunks: Iterator[bytes]) -> bytes | None:

@@ -30,7 +30,10 @@ async def query_of(call: Call) -> AsyncIterator[RunningQuery]:
     except ClientGone:
         query.end()
         raise Gone from None
-    except BaseException:
+    except StrandlineError:
+        query.end()
+        raise
+    except BaseException:  # what runs may not know of it
         query.stop(Closed("the query has ended"))
         query.end()
         raise

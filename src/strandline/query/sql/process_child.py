@@ -19,7 +19,6 @@ import duckdb
 import msgspec
 import pyarrow as pa
 
-from strandline.env.process import tune_for_throughput
 from strandline.env.process_template import limit_memory
 from strandline.errors import StrandlineError
 from strandline.query.sql import filters
@@ -35,7 +34,6 @@ _BESIDES = 512 * MIB
 
 def main(control: socket.socket, scans: socket.socket, *, memory_max: int, threads: int) -> None:
     """Serve one store until it closes the sockets."""
-    tune_for_throughput()
     limit_memory(memory_max + _BESIDES)
     sandbox = Sandbox(memory_max=memory_max, threads=threads)
     relations = _Store(scans)

@@ -24,7 +24,7 @@ import duckdb
 import msgspec
 import pyarrow as pa
 
-from strandline.env.process import cores
+from strandline.env.process import cores, resident_bytes
 from strandline.env.process_template import ProcessTemplate
 from strandline.errors import Invalid, MemoryPressure, Unavailable
 from strandline.query.interrupt import Interrupt
@@ -40,6 +40,7 @@ MEMORY_MAX = 512 * MIB
 _CHILD = "strandline.query.sql.process_child"
 _KEPT_MAX = 4
 """Processes that wait for a query; each takes some 100 MiB, most of them shared."""
+_RESIDENT_MAX = 256 * MIB
 _TREE_BYTES_MAX = 256 * MIB
 _OVERHEAD_BYTES = 1 * MIB
 """Of a frame, besides its rows."""
@@ -126,8 +127,9 @@ class _Process:
 
     @property
     def is_clean(self) -> bool:
-        """Whether it can serve another query."""
-        return not self.is_busy and not self._killed
+        """Whether it can serve another query: it has ended the last one, and freed its memory."""
+        is_ended = not self.is_busy and not self._killed
+        return is_ended and resident_bytes(self._number) <= _RESIDENT_MAX
 
     @property
     def is_alive(self) -> bool:
