@@ -29,6 +29,7 @@ from tests.mutants.reservoir import RESERVOIR
 from tests.mutants.security import SECURITY
 from tests.mutants.series import SERIES
 from tests.mutants.served import SERVED
+from tests.mutants.simulated import SIMULATED
 from tests.mutants.tables import TABLES
 from tests.mutants.transfers import TRANSFERS
 from tests.mutants.views import VIEWS
@@ -395,6 +396,7 @@ MUTANTS = {
     **QUEUES,
     **SERIES,
     **SERVED,
+    **SIMULATED,
     **METRICS,
     **GROUPS,
     **MEMORY,

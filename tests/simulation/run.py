@@ -73,6 +73,7 @@ async def _run(world: World) -> None:
         supervisor.cancel()
         with contextlib.suppress(asyncio.CancelledError, Violation):
             await supervisor
+        await world.clear_up()
     world.check_sound()
 
 

@@ -310,6 +310,12 @@ class World:
             self._watch_disk()
         self.server = None
 
+    async def clear_up(self) -> None:
+        """Leave nothing of a server behind, when the run has failed."""
+        if self.server is not None:
+            self.kill_now()
+            await self.server.bury()
+
     def check_sound(self) -> None:
         """Raise when something met a bug."""
         if self._unsound:
