@@ -254,7 +254,7 @@ MUTANTS = {
         "hiding = [] if found.page_cache_kept else shards",
         "hiding = []",
         "test_lost_tails",
-        "test_a_kill_while_losses_are_being_declared_does_not_hide_them[disk-power]",
+        "test_a_kill_while_losses_are_being_declared_does_not_hide_them[disk]",
     ),
     "take records behind the last word of a close": Mutant(
         "topic.ending:end_shard",

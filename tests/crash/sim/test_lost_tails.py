@@ -12,7 +12,6 @@ import pytest
 
 from strandline.errors import Closed
 from strandline.testing.choices import Leaning, Newest, Oldest
-from strandline.testing.sim_disk import SimDisk
 from strandline.topic.repair import repair_store
 from tests.crash.sim.lineage import Entry
 from tests.crash.sim.watch import Watch, crash_before_every_call
@@ -168,12 +167,11 @@ def test_an_append_during_a_close_is_refused_or_kept(durability):
     world.check(world.disk.crash(Oldest()), power_loss=True)
 
 
-@pytest.mark.parametrize("crash", [SimDisk.crash, SimDisk.remount], ids=["power", "remount"])
 @pytest.mark.parametrize("durability", CLASSES)
-def test_a_kill_while_losses_are_being_declared_does_not_hide_them(durability, crash):
+def test_a_kill_while_losses_are_being_declared_does_not_hide_them(durability):
     world = _world(durability, shards=2, topics=6)
     _append_everywhere(world)
-    after = crash(world.disk, Oldest())
+    after = world.disk.crash(Oldest())
     killed = []
     after.on_call = lambda operation, path: killed.append(after.kill())
 
