@@ -25,10 +25,9 @@ from strandline.server.openapi import document
 from strandline.server.routes import ROUTES
 from strandline.store import Store
 from strandline.wire.codes import STATUS_OF
+from tests.campaigns import DRAWN_REQUESTS
 from tests.server.running import Running, running
 
-EXAMPLES = 6
-"""Requests of each route and sort: all of them together take half a minute."""
 ENDLESS = "text/event-stream"
 CHECKS = (
     not_a_server_error,
@@ -122,7 +121,7 @@ def test_what_a_route_answers_is_in_the_document(server, route, mode):
 
     @given(case=operation.as_strategy(generation_mode=mode))
     @settings(
-        max_examples=EXAMPLES,
+        max_examples=DRAWN_REQUESTS,
         deadline=None,
         database=None,
         phases=[Phase.generate],

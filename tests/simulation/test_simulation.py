@@ -6,7 +6,6 @@ from a seed: ``world.py``. ``model.py`` judges the answers, ``faults.py`` lists 
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -14,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.campaigns import SIMULATION_SECONDS
 from tests.simulation.run import simulate
 
 ROOT = Path(__file__).parents[2]
 QUICK = 24
-LONG_SECONDS = float(os.environ.get("STRANDLINE_SIMULATION_SECONDS", "600"))
 
 
 @pytest.mark.parametrize("seed", range(QUICK))
@@ -29,11 +28,11 @@ def test_no_answer_is_untrue_whatever_strikes(seed):
 
 
 @pytest.mark.crash
-@pytest.mark.timeout(LONG_SECONDS + 300)
+@pytest.mark.timeout(SIMULATION_SECONDS + 300)
 def test_no_answer_is_untrue_whatever_strikes_for_long():
     began, seed = time.monotonic(), QUICK
 
-    while time.monotonic() - began < LONG_SECONDS:
+    while time.monotonic() - began < SIMULATION_SECONDS:
         simulate(seed)
         seed += 1
 

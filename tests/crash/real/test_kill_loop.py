@@ -19,11 +19,11 @@ from pathlib import Path
 import pytest
 
 from strandline.testing.oracle import Verdict
+from tests.campaigns import KILL_CYCLES
 from tests.crash.real.conftest import OracleProcess
 from tests.crash.real.nursery import Nursery
 
 CYCLES = 200
-CYCLES_LONG = 5_000
 CYCLES_PER_STORE = 20
 LIFE_S_MAX = 0.15
 WORKERS = "tests.crash.real.workers"
@@ -71,7 +71,7 @@ def test_acked_records_survive_sigkill_at_any_instant(
 def test_acked_records_survive_thousands_of_kills(nursery: Nursery, tmp_path: Path):
     seed = random.randrange(1 << 32)
 
-    for store in range(CYCLES_LONG // CYCLES_PER_STORE):
+    for store in range(KILL_CYCLES // CYCLES_PER_STORE):
         folder = tmp_path / str(store)
         folder.mkdir()
         with contextlib.closing(OracleProcess(folder)) as oracle:
