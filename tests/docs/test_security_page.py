@@ -11,11 +11,13 @@ from strandline.security.scopes import ACTIONS, parse
 from strandline.server.tokens import ROUTES
 from tests.house.tree import read_document
 
+ROW = re.compile(r"^\| `(limits\.[a-z_]+)` \| (\S.*?) \|", re.MULTILINE)
 PAGE = read_document("docs/guide/security.md")
 
 
 def test_every_action_is_in_the_table_and_no_other():
-    told = re.findall(r"^\| ([a-z]+) \|", PAGE.partition("\n## Scopes\n")[2], re.MULTILINE)
+    scopes = PAGE.partition("\n## Scopes\n")[2].partition("\n## ")[0]
+    told = re.findall(r"^\| ([a-z]+) \|", scopes, re.MULTILINE)
 
     assert sorted(told[1:]) == sorted(ACTIONS)
 
@@ -36,6 +38,14 @@ def test_the_commands_run_line_by_line(tmp_path: Path, monkeypatch):
 
     assert len(lines) == 4
     assert {line: code for line, code in codes.items() if code} == {}
+
+
+def test_limits_on_the_page_are_those_of_the_settings():
+    serving = dict(ROW.findall(read_document("docs/guide/serving.md")))
+    shown = dict(ROW.findall(PAGE))
+
+    assert len(shown) == 10
+    assert {name: serving[name] for name in shown} == shown
 
 
 def test_scopes_on_the_page_can_be_read():
