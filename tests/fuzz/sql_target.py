@@ -7,6 +7,7 @@ import functools
 import duckdb
 
 from strandline.errors import StrandlineError
+from strandline.query.sql.sandbox import Parser
 from strandline.query.sql.statement import read
 
 SEEDS = (
@@ -23,14 +24,14 @@ SEEDS = (
 
 
 @functools.cache
-def _connection() -> duckdb.DuckDBPyConnection:
-    return duckdb.connect(config={"enable_external_access": False})
+def _parser() -> Parser:
+    return Parser(duckdb.connect(config={"enable_external_access": False}))
 
 
 def check(data: bytes) -> None:
     text = data.decode("utf-8", "surrogateescape")
     try:
-        statement = read(text, _connection())
+        statement = read(text, _parser())
     except StrandlineError:
         return
     for relation in statement.relations:

@@ -35,7 +35,9 @@ class _Handed(WebSocketsSansIOProtocol):
         self.seen = bytearray()
         self.conn = ServerProtocol(max_size=1 << 20)
         self.conn.state = OPEN
+        self.handshake_initiated = False  # the bound before authentication is not what is tested
         self.handshake_complete = True
+        self.disconnected = False
         self.close_sent = False
         self.queue: asyncio.Queue[Any] = asyncio.Queue()
 
