@@ -6,7 +6,7 @@ of the segment has, and notes its seq in ``state.unsized``. ``settle`` replaces 
 the sizes themselves, each block read once for all deletes before it. It is called
 
     before a root is written          so that only exact numbers are stored
-    before statistics are returned    so that they are exact
+    before exact statistics           the usual ones; readers of other numbers skip it
     before a cap by bytes is set      after that each delete of the topic reads the sizes at once
     at the end of a replay            whose deletes were counted by averages, too
 

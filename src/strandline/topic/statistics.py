@@ -26,9 +26,10 @@ class TopicStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """What is in the lake, None when nothing is."""
 
 
-def statistics_of(state: TopicState) -> TopicStatistics:
+def statistics_of(state: TopicState, *, exact: bool) -> TopicStatistics:
     """The topic now. Its floors must have been brought up to date."""
-    settle(state)
+    if exact:
+        settle(state)
     return TopicStatistics(
         name=state.name,
         epoch=state.epoch,

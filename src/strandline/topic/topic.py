@@ -474,10 +474,11 @@ class Topic:
         """Change the configuration from here on; what the old one evicted stays evicted."""
         return alter(self._state, self._shard(), self._floors, options)
 
-    def statistics(self) -> TopicStatistics:
-        """The topic's numbers at this moment."""
+    def statistics(self, *, exact: bool = True) -> TopicStatistics:
+        """The topic's numbers now. Not ``exact``: deletes since the last checkpoint are subtracted
+        from ``payload_bytes`` with the average size of their blocks, and nothing is read."""
         self._look()
-        return statistics_of(self._state)
+        return statistics_of(self._state, exact=exact)
 
     def enforce_retention(self) -> None:
         """Apply caps and ttl now and put the floor on the log: the retention job's turn."""
