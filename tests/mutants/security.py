@@ -21,6 +21,13 @@ VIEWS = "server/test_same_decision"
 WEB = "server/test_web_pages"
 
 SECURITY = {
+    "security: decode a body of any number of objects": Mutant(
+        "server.app:App._take_body",
+        "if call.media_type in _TEXTUAL:",
+        "if False:",
+        BUDGET,
+        "test_objects_in_a_body_are_counted_before_it_is_decoded[json-plain]",
+    ),
     "security: let an allow win over a deny": Mutant(
         "security.scopes:Scopes.allow",
         "topic in self._allowed[action] and topic not in self._denied[action]",

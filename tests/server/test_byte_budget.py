@@ -16,6 +16,7 @@ from strandline.server.byte_budget import ByteBudget
 from strandline.server.serve import Serving
 from strandline.server.settings import RequestLimits, ServerSettings
 from strandline.wire.problems import Refused
+from tests.server.asking import Asking, Refusal
 from tests.server.running import Raw, Running, running
 
 BODY_MAX = 100_000
@@ -192,3 +193,29 @@ def until(true: Callable[[], bool]) -> None:
             return
         gate.wait(0.01)
     raise AssertionError("it did not come true in time")
+
+
+@pytest.mark.parametrize("packs", [False, True], ids=["plain", "gzip"])
+@pytest.mark.parametrize(
+    ("media_type", "around", "between"),
+    [("application/json", b'{"records":[%b]}', b","), ("application/x-ndjson", b"%b", b"\n")],
+    ids=["json", "ndjson"],
+)
+def test_objects_in_a_body_are_counted_before_it_is_decoded(
+    tmp_path, media_type, around, between, packs
+):
+    limits = RequestLimits(json_objects_max=30)
+    headers = {"Content-Type": media_type} | ({"Content-Encoding": "gzip"} if packs else {})
+
+    def body(count: int) -> bytes:
+        records = between.join([b'{"data":0}'] * count)
+        return gzip.compress(around % records) if packs else around % records
+
+    with running(tmp_path, settings=ServerSettings(limits=limits)) as server:
+        server.store.topic("orders")
+        with Asking(server) as asking:
+            asking.raw("POST", "/v0/topics/orders", body(28), headers)
+            with pytest.raises(Refusal, match="json_objects_max") as refused:
+                asking.raw("POST", "/v0/topics/orders", body(31), headers)
+
+    assert refused.value.status == 413

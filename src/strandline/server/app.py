@@ -35,10 +35,12 @@ from strandline.server.quotas import client_of
 from strandline.server.routes import ROUTES
 from strandline.server.routing import Answer, Route
 from strandline.wire.problems import Problem, Refused, problem_of
+from strandline.wire.results import NDJSON
 
 _EVENTS = "text/event-stream"
 _WHILE_DRAINING = ("/v0/health", "/healthz", "/v0/ready", "/readyz", "/v0/metrics")
 _LARGE = 64 * 1024
+_TEXTUAL = ("", decoding.JSON, NDJSON)
 """More than this is decoded and packed on a thread: it would hold everybody up."""
 _OURS = ("internal", "corrupt", "newer_format")
 """Errors that are not the client's: the log has them whole."""
@@ -153,6 +155,8 @@ class App:
             hold.resize(len(raw) + bodies.unpacked_size(raw, encoding, size_max))
             raw = await run(bodies.unpacked, raw, encoding, size_max)
             hold.resize(len(raw))
+        if call.media_type in _TEXTUAL:
+            bodies.check_objects(raw, limits.json_objects_max)
         call.raw = raw
         if route.decodes or call.media_type not in ("", decoding.JSON):
             return

@@ -88,6 +88,21 @@ def too_large(size_max: int) -> Refused:
     )
 
 
+def check_objects(body: bytes, objects_max: int) -> None:
+    """Refused with 413 when decoded JSON could take many times the memory of its text.
+
+    Brackets in texts count, too: to leave them out takes longer than to decode.
+    """
+    if len(body) > objects_max and body.count(b"{") + body.count(b"[") > objects_max:
+        raise Refused(
+            413,
+            "payload_too_large",
+            f"the body has over {objects_max} objects and lists (json_objects_max): send less at "
+            "once",
+            detail={"limit": "json_objects_max", "max": objects_max},
+        )
+
+
 async def _next(receive: Receive) -> Message:
     message = await receive()
     if message["type"] == "http.disconnect":

@@ -124,8 +124,9 @@ class Hot:
         self.heads = heads
         self._gate = gate
         self._hosts: set[bytes | None] = set()  # that the gate lets in
-        self._size_max = min(appending.LARGE, parts.settings.limits.body_bytes_max)
-        self._depth_max = parts.settings.limits.json_depth_max
+        limits = parts.settings.limits
+        self._size_max = min(appending.LARGE, limits.body_bytes_max, limits.json_objects_max)
+        self._depth_max = limits.json_depth_max
         self._monotonic = parts.clock.monotonic
         self._governor = parts.hub.governor
         self.repeats: dict[bytes, Repeat] = {}

@@ -39,6 +39,9 @@ class RequestLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     json_depth_max: int = 64
     """How deep JSON of clients may be nested."""
 
+    json_objects_max: int = 1_000_000
+    """Objects and lists in one body of JSON: each takes up to 200 bytes when it is decoded."""
+
     batch_records_max: int = 10_000
     """Records in one append."""
 

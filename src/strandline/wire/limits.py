@@ -8,6 +8,8 @@ closely.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from strandline.errors import Invalid
@@ -19,6 +21,8 @@ _BRACKETS = b"[]{}"
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
 _DIGITS_ALIKE = bytes.maketrans(b"123456789", b"000000000")
 _TOO_MANY_DIGITS = b"0" * (NUMBER_SIZE_MAX + 1)
+_QUOTE = ord('"')
+_CHUNK_SIZE = 1 << 20
 _STEPS = np.zeros(256, "i1")
 _STEPS[list(b"[{")] = 1
 _STEPS[list(b"]}")] = -1
@@ -56,19 +60,34 @@ def check_text(text: bytes) -> None:
 
 
 def _check_depth(text: bytes, depth_max: int) -> None:
-    outside = b"".join(_without_escapes(text).translate(None, _NOT_STRUCTURE).split(b'"')[::2])
-    if len(outside) > depth_max:
-        depths = np.cumsum(_STEPS[np.frombuffer(outside, "u1")], dtype="i8")
-        if depths.max() > depth_max:
-            raise Invalid(f"JSON is nested deeper than {depth_max} (json_depth_max): flatten it")
+    depth = 0
+    for outside in _outside(_without_escapes(text).translate(None, _NOT_STRUCTURE)):
+        depths = np.cumsum(_STEPS[outside], dtype="i4")
+        if len(depths):
+            if depth + depths.max() > depth_max:
+                raise Invalid(
+                    f"JSON is nested deeper than {depth_max} (json_depth_max): flatten it"
+                )
+            depth += int(depths[-1])
 
 
 def _check_numbers(text: bytes) -> None:
     if _TOO_MANY_DIGITS not in text.translate(_DIGITS_ALIKE):
         return
-    outside = b'"'.join(_without_escapes(text).split(b'"')[::2])
+    outside = b"".join(part.tobytes() for part in _outside(_without_escapes(text)))
     if _TOO_MANY_DIGITS in outside.translate(_DIGITS_ALIKE):
         raise Invalid(f"a number has over {NUMBER_SIZE_MAX} digits in a row: send it as text")
+
+
+def _outside(text: bytes) -> Iterator[np.ndarray]:
+    """The bytes that are in no text, chunk by chunk, with a quote at the end of each text."""
+    is_inside = False
+    every = np.frombuffer(text, "u1")
+    for start in range(0, len(every), _CHUNK_SIZE):
+        chunk = every[start : start + _CHUNK_SIZE]
+        inside = np.logical_xor.accumulate(chunk == _QUOTE) ^ is_inside
+        yield chunk[~inside]
+        is_inside = bool(inside[-1])
 
 
 def _without_escapes(text: bytes) -> bytes:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import tracemalloc
 import zlib
+from unittest.mock import patch
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from strandline.errors import Invalid
-from strandline.server.bodies import unpacked
+from strandline.server.bodies import check_objects, unpacked
+from strandline.wire import limits
 from strandline.wire.limits import NUMBER_SIZE_MAX, check_json
 from strandline.wire.problems import Refused
 
@@ -24,17 +26,18 @@ VALUES = st.recursive(
 )
 
 
-@given(value=VALUES, depth_max=st.integers(1, 6))
-@example(value=['\\"[[[[[['], depth_max=1)
-@example(value=["\\", [[]]], depth_max=2)
-def test_depth_is_counted_as_a_parser_would(value, depth_max):
+@given(value=VALUES, depth_max=st.integers(1, 6), chunk_size=st.sampled_from([1, 5, 1 << 20]))
+@example(value=['\\"[[[[[['], depth_max=1, chunk_size=1 << 20)
+@example(value=["\\", [[]]], depth_max=2, chunk_size=1 << 20)
+def test_depth_is_counted_as_a_parser_would(value, depth_max, chunk_size):
     text = json.dumps(value).encode()
 
-    if _depth(value) > depth_max:
-        with pytest.raises(Invalid, match="deeper"):
+    with patch.object(limits, "_CHUNK_SIZE", chunk_size):
+        if _depth(value) > depth_max:
+            with pytest.raises(Invalid, match="deeper"):
+                check_json(text, depth_max)
+        else:
             check_json(text, depth_max)
-    else:
-        check_json(text, depth_max)
 
 
 @pytest.mark.parametrize("digits", [NUMBER_SIZE_MAX, NUMBER_SIZE_MAX + 1])
@@ -68,6 +71,37 @@ def test_a_bomb_is_not_unpacked_further_than_it_may_be():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 8_000_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[" * 65 + b"]" * 65 + b',""' * 2_000_000,
+        b"[" * 65 + b"]" * 65 + b',"{"' * 2_000_000,
+        b"[" * 65 + b"]" * 65 + b"1" * (NUMBER_SIZE_MAX + 1) + b',""' * 2_000_000,
+    ],
+    ids=["empty texts", "brackets in texts", "a long number"],
+)
+def test_a_check_takes_a_few_times_the_memory_of_the_text(text):
+    tracemalloc.start()
+
+    with pytest.raises(Invalid):
+        check_json(b"[" + text + b"]", 65)
+
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 5 * len(text)
+
+
+@pytest.mark.parametrize("piece", [b'{"data":0},', b"[],", b"[[]],"])
+def test_a_body_has_so_many_objects_and_lists_at_most(piece):
+    size = piece.count(b"[") + piece.count(b"{")
+
+    check_objects(piece * 10, 10 * size)
+    with pytest.raises(Refused, match="json_objects_max") as refused:
+        check_objects(piece * 10, 10 * size - 1)
+
+    assert refused.value.problem.status == 413
 
 
 def _depth(value: object) -> int:
