@@ -27,6 +27,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from strandline.errors import Invalid, StrandlineError, UnknownTopic
 from strandline.server import appending
 from strandline.server.auditing import address_of
+from strandline.server.bodies import check_objects
 from strandline.server.call import Call
 from strandline.server.handles import touch
 from strandline.server.live import frames
@@ -50,6 +51,13 @@ _LOGIN_S = 10.0
 _LOOK_S = 0.02
 _TURN = 64  # messages of one connection that are answered in a row
 _MESSAGE = msgspec.json.Decoder(live.Message)
+
+
+class _Identified(msgspec.Struct):
+    request_id: str | int | None = None
+
+
+_IDENTIFIED = msgspec.json.Decoder(_Identified)
 
 
 async def websocket(call: Call) -> Answer:
@@ -162,7 +170,7 @@ class _Connection:
                 self._is_idle = False
             try:
                 message = self._decoded(text)
-            except Invalid as error:
+            except (Invalid, Refused) as error:
                 self.refuse(error, _request_id(text))
                 continue
             try:
@@ -191,8 +199,10 @@ class _Connection:
 
     def _decoded(self, text: str | bytes) -> live.Message:
         data = text.encode() if isinstance(text, str) else text
+        limits = self._call.parts.settings.limits
+        check_objects(data, limits.json_objects_max)
         try:
-            check_json(data, self._call.parts.settings.limits.json_depth_max)
+            check_json(data, limits.json_depth_max)
             message: live.Message = _MESSAGE.decode(data)
         except (msgspec.MsgspecError, RecursionError) as error:
             raise Invalid(f"this is no message: {error}") from error
@@ -256,7 +266,7 @@ class _Connection:
             return False
         try:
             publish = self._decoded(message)
-        except Invalid:
+        except (Invalid, Refused):
             return False
         if not isinstance(publish, live.Publish):
             return False
@@ -391,12 +401,11 @@ def _outlet(socket: WebSocket) -> Outlet:
 
 
 def _request_id(text: str | bytes) -> str | int | None:
-    """The id of a message that is none, as far as it can be seen."""
+    """The id in a message that is refused; its other fields are skipped, however many."""
     try:
-        found = msgspec.json.decode(text, type=dict[str, Any]).get("request_id")
+        return _IDENTIFIED.decode(text).request_id
     except (msgspec.MsgspecError, RecursionError):
         return None
-    return found if isinstance(found, (str, int)) else None
 
 
 def _asked(message: live.Subscribe) -> dict[str, live.From]:

@@ -11,6 +11,7 @@ import pytest
 import structlog
 from websockets.sync.client import connect
 
+from strandline.server.settings import RequestLimits, ServerSettings
 from tests.server.live.watching import DEADLINE_S
 from tests.server.running import Running, running
 
@@ -105,6 +106,23 @@ def test_a_handshake_that_is_refused_leaves_no_line_in_the_log(server: Running, 
     wait_until_quiet(server)
 
     assert caplog.messages == []
+
+
+def test_objects_of_a_message_are_counted_before_it_is_decoded(tmp_path):
+    settings = ServerSettings(limits=RequestLimits(json_objects_max=30))
+    message = {"op": "publish", "topic": "orders", "records": [{"data": 1}] * 31, "request_id": 7}
+    with running(tmp_path, settings=settings) as server:
+        server.store.topic("orders")
+        with connect(f"ws{server.url[4:]}/v0/ws") as socket:
+            socket.send(json.dumps(message))
+            refused = json.loads(socket.recv(DEADLINE_S))
+            socket.send('{"op": "ping", "request_id": 8}')
+            answered = json.loads(socket.recv(DEADLINE_S))
+
+    assert refused["op"] == "error"
+    assert refused["request_id"] == 7
+    assert (refused["status"], refused["detail"]["limit"]) == (413, "json_objects_max")
+    assert answered["request_id"] == 8
 
 
 def close_code(received: bytes) -> int:
