@@ -2,7 +2,7 @@
 
 A large buffer is allocated where bytes are read, written, compressed or turned into columns. Those
 places are the calls of the disk and the functions in ``CODECS``. Each call is one allocation,
-and the nth raises MemoryError before it has an effect. docs/decisions/0047-injected-failures.md.
+and the nth raises MemoryError before it has an effect. docs/decisions/0040-injected-failures.md.
 """
 
 from __future__ import annotations
