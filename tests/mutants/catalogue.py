@@ -370,7 +370,7 @@ MUTANTS = {
         "test_damaged_segments_that_the_lake_has_are_dropped_without_loss[missing-no lake]",
     ),
     "swallow a bug in a job": Mutant(
-        "jobs:Job._turn",
+        "jobs:Job._survives",
         "return self._die(repr(error))",
         "return bool(repr(error))",
         "test_job_death",

@@ -10,7 +10,7 @@ _THREADS = "unit/env/test_thread_pool"
 
 MEMORY = {
     "end a job for one failed allocation": Mutant(
-        "jobs:Job._turn",
+        "jobs:Job._survives",
         "except PASSING as error",
         "except (OSError, StrandlineError) as error",
         _JOBS,

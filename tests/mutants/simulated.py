@@ -37,7 +37,7 @@ SIMULATED = {
     "simulated: forget idempotency keys at a restart": _noticed(
         4,
         "topic.replay:Replay._records",
-        "state.remember(key, found.first_seq, found.last_seq, found.ts)",
+        "state.remember(key, found.first_seq, found.last_seq, found.ts, found.ts)",
         "pass",
     ),
     "simulated: acknowledge without waiting for the sync": _noticed(

@@ -113,8 +113,9 @@ def _open_until_it_succeeds(
             store.close()
             return 0 if step else NEVER_REFUSED
         left = [thread for thread in threading.enumerate() if _lives(thread, threads)]
-        if _descriptors() != descriptors or left:
-            raise SystemExit(f"{LEFT_OPEN}: {_descriptors() - descriptors} {left} at step {step}")
+        more = _descriptors() - descriptors
+        if more or left:
+            raise SystemExit(f"{LEFT_OPEN}: {more} {left} at step {step}")
         with _opened(directory) as store:
             if store.topic("orders").read(0, RECORDS).data[-1] != PAYLOAD % (RECORDS - 1):
                 return LOST
