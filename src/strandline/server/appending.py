@@ -212,7 +212,7 @@ def _check_bypass(parts: Parts, who: Principal, name: str, asked: Asked) -> None
 
 def full(topic: Topic, error: TopicFull) -> Refused:
     """What is told about a topic that takes no more."""
-    numbers = topic.statistics(exact=False)
+    numbers = topic.estimate()
     return Refused(
         422,
         "topic_full",

@@ -233,7 +233,7 @@ def _of_each_topic(parts: Parts) -> Iterator[Sample]:
     for name in names[:TOPICS_MAX]:
         labels = {"topic": name}
         try:
-            numbers = parts.store.existing_topic(name).statistics(exact=False)
+            numbers = parts.store.existing_topic(name).estimate()
             yield Sample("strandline_topic_head_seq", numbers.head_seq, labels)
             yield Sample("strandline_topic_earliest_seq", numbers.earliest_seq, labels)
             yield Sample("strandline_topic_records_live", numbers.count, labels)

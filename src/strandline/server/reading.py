@@ -127,7 +127,7 @@ def _gather(topic: Topic, diff: Diff, after: int, limit: int) -> Found:
             if records or page.caught_up or page.tombstone is not None:
                 break
             page = topic.read(page.next, limit, size_max=size_max)
-    earliest_seq = topic.statistics(exact=False).earliest_seq
+    earliest_seq = topic.estimate().earliest_seq
     return Found(page, records, _tombstone(page, earliest_seq), earliest_seq)
 
 

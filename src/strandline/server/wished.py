@@ -117,7 +117,7 @@ def _statistics(topics: list[Topic]) -> list[TopicStatistics | None]:
     found: list[TopicStatistics | None] = []
     for topic in topics:
         try:
-            found.append(topic.statistics(exact=False))
+            found.append(topic.estimate())
         except UnknownTopic:
             found.append(None)  # deleted a moment ago
     return found

@@ -26,7 +26,7 @@ class TopicStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """What is in the lake, None when nothing is."""
 
 
-def statistics_of(state: TopicState, *, exact: bool) -> TopicStatistics:
+def statistics_of(state: TopicState, *, exact: bool = True) -> TopicStatistics:
     """The topic now. Its floors must have been brought up to date."""
     if exact:
         settle(state)

@@ -13,21 +13,12 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from strandline.env.clock import Clock
-from strandline.errors import (
-    Invalid,
-    RecordsLost,
-    TooLarge,
-    UnknownTopic,
-)
+from strandline.errors import Invalid, RecordsLost, TooLarge, UnknownTopic
 from strandline.record import Appended, Record
 from strandline.settings import LimitSettings, TopicConfig
 from strandline.topic.admission import Admission
 from strandline.topic.altering import alter
-from strandline.topic.append import (
-    Pending,
-    check_alone,
-    place_plain,
-)
+from strandline.topic.append import Pending, check_alone, place_plain
 from strandline.topic.arguments import check_expected_head, check_timeout, check_whole
 from strandline.topic.batch import (
     AppendOptions,
@@ -474,11 +465,15 @@ class Topic:
         """Change the configuration from here on; what the old one evicted stays evicted."""
         return alter(self._state, self._shard(), self._floors, options)
 
-    def statistics(self, *, exact: bool = True) -> TopicStatistics:
-        """The topic's numbers now. Not ``exact``: deletes since the last checkpoint are subtracted
-        from ``payload_bytes`` with the average size of their blocks, and nothing is read."""
+    def statistics(self) -> TopicStatistics:
+        """The topic's numbers now."""
         self._look()
-        return statistics_of(self._state, exact=exact)
+        return statistics_of(self._state)
+
+    def estimate(self) -> TopicStatistics:
+        """As statistics(), without a read: ``payload_bytes`` counts recent deletes by averages."""
+        self._look()
+        return statistics_of(self._state, exact=False)
 
     def enforce_retention(self) -> None:
         """Apply caps and ttl now and put the floor on the log: the retention job's turn."""

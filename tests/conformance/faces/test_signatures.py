@@ -86,7 +86,9 @@ MISSING = {
     Topic: {
         "append_soon": PLACING,
         **dict.fromkeys(["place_many", "place_arrow", "settle", "secure", "let_go"], INSIDE),
-        **dict.fromkeys(["check_arrow", "snapshot", "scan", "enforce_retention"], INSIDE),
+        **dict.fromkeys(
+            ["check_arrow", "estimate", "snapshot", "scan", "enforce_retention"], INSIDE
+        ),
         **dict.fromkeys(["is_gone", "is_local", "is_near", "read_as_it_stands", "tap"], INSIDE),
         "earliest_seq": "statistics() has it",
         **dict.fromkeys(["is_quick", "place_batch", "read_stored", "ruled_by"], INSIDE),

@@ -13,7 +13,8 @@ from strandline.wal.numbers import SYNC_BUCKETS_US, SyncTimes
 def test_a_sync_is_in_the_bucket_of_its_bound(took_us, place):
     times = SyncTimes()
 
-    times.add(took_us / 1_000_000)
+    times.begin(0.0)
+    times.end(took_us / 1_000_000, synced=True)
 
     assert [count for count in times.counts if count] == [1]
     assert times.counts.index(1) == place

@@ -74,7 +74,7 @@ def floor_of(topic: Topic, to: int | Edge | None, ts: int | None) -> int:
     if ts is not None:
         return topic.cursor_at(ts)
     if to == "earliest":
-        return topic.statistics(exact=False).earliest_seq - 1
+        return topic.estimate().earliest_seq - 1
     head = topic.head_seq
     if to == "latest":
         return head

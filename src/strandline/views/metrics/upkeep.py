@@ -86,7 +86,7 @@ class Upkeep:
             return 0
         count = host.release(0, gone)
         # Below that nothing is left, and what is below a floor goes by whole files.
-        host.release(0, before=host.topics[0].statistics(exact=False).earliest_seq)
+        host.release(0, before=host.topics[0].estimate().earliest_seq)
         return count
 
     def _downsample(self, rule: Downsample, now_ns: int) -> None:

@@ -76,11 +76,7 @@ class DeadLetters:
         topic = self._found()
         if topic is None:
             return 0
-        return (
-            topic.statistics(exact=False).count
-            if self._counted is None
-            else self._counted.count(topic)
-        )
+        return topic.estimate().count if self._counted is None else self._counted.count(topic)
 
     def letters(self, *, after: int = 0, limit: int = 100) -> list[DeadLetter]:
         """Dead letters behind a seq, oldest first."""

@@ -64,7 +64,7 @@ def _advanced(host: Host[QueueFold], seq: int, before_us: int) -> AgeLimit:
     """Stamps rise with seqs: read on until a record is young enough."""
     topic = host.topics[JOBS]
     while True:
-        last_ts = topic.statistics(exact=False).last_ts
+        last_ts = topic.estimate().last_ts
         page = topic.read_stored(seq, _RECORDS_AT_ONCE, size_max=_BYTES_AT_ONCE)
         found = page.columns()
         for at, ts in zip(found.seqs, found.stamps, strict=True):

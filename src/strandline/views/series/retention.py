@@ -66,7 +66,7 @@ def _let_go(host: SeriesHost) -> int:
             fold.gone -= going
     if released:
         # Below that nothing is left, and what is below a floor goes by whole files.
-        host.release(0, before=host.topics[0].statistics(exact=False).earliest_seq)
+        host.release(0, before=host.topics[0].estimate().earliest_seq)
     return released
 
 
