@@ -14,6 +14,9 @@ from strandline.errors import Invalid
 INTERNAL = "strandline."
 """How the names of topics begin that the store makes for itself."""
 
+KEY, TAG, NODE, META = 1, 2, 4, 8
+"""The bits by which blocks of records and columns of files name the optional fields."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
 
 

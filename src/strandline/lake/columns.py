@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from strandline.wal import block
+from strandline.record import KEY, META, NODE, TAG
 
 SCHEMA = pa.schema(
     [
@@ -21,7 +21,7 @@ SCHEMA = pa.schema(
     ]
 )
 
-FIELDS = {block.KEY: "key", block.TAG: "tag", block.NODE: "node", block.META: "meta"}
+FIELDS = {KEY: "key", TAG: "tag", NODE: "node", META: "meta"}
 """The optional columns by the bit that a block knows them by."""
 
 TABLE_ID_FIRST = 1 << 63

@@ -31,6 +31,7 @@ import numpy as np
 import pyarrow as pa
 from xxhash import xxh3_64, xxh3_64_intdigest
 
+from strandline import record
 from strandline.env.disk import Buffer
 from strandline.errors import Invalid
 
@@ -38,7 +39,8 @@ HEADER_SIZE = 48
 RECORDS = 1
 CONTROL = 2
 
-KEY, TAG, NODE, META, TS, IDEMPOTENCY = 1, 2, 4, 8, 16, 32
+KEY, TAG, NODE, META = record.KEY, record.TAG, record.NODE, record.META
+TS, IDEMPOTENCY = 16, 32
 
 _CHECKSUM = struct.Struct("<Q")
 _REST = struct.Struct("<IBBHQQIIq")
