@@ -23,72 +23,80 @@ The folders in the order in which data flows through them; each imports only tho
     client/                           a store that is served elsewhere, with the same verbs
     security/ server/ console/        who may do what; HTTP, SSE, WebSocket; pages for browsers
     cli/ demo/                        the command line, and the tour
+
+Importing this package is quick: a name is imported from its module when it is first used.
 """
 
-from strandline import lake
-from strandline.backup.backups import BackupInfo, Backups
-from strandline.client.connecting import connect, connect_async
-from strandline.client.settings import ClientSettings
-from strandline.errors import (
-    AlreadyThere,
-    BatchTooLarge,
-    Closed,
-    Conflict,
-    Corrupt,
-    Denied,
-    DiskFull,
-    Fenced,
-    Forbidden,
-    Invalid,
-    Locked,
-    MemoryPressure,
-    NewerFormat,
-    NoBucket,
-    NotAStore,
-    NotFound,
-    NotInstalled,
-    PointsRefused,
-    Poisoned,
-    RecordsLost,
-    RouterCycle,
-    RouterFanIn,
-    StrandlineError,
-    TooLarge,
-    TopicExists,
-    TopicFull,
-    Unavailable,
-    UnfitStore,
-    UnknownRouter,
-    UnknownTopic,
-    Unreachable,
-)
-from strandline.record import Appended, Numbered, Record, Tombstone
-from strandline.reservoir.map.map import PagedMap
-from strandline.reservoir.map.spill import Spill
-from strandline.reservoir.reservoir import Reservoir
-from strandline.reservoir.session import Session
-from strandline.reservoir.versions import open_reservoir as reservoir
-from strandline.reservoir.versions import version_name
-from strandline.settings import (
-    LakeSettings,
-    LimitSettings,
-    ObjectSettings,
-    PipelineSettings,
-    ReservoirSettings,
-    SegmentSettings,
-    Settings,
-    SpaceSettings,
-    TopicConfig,
-    ViewSettings,
-    WalSettings,
-)
-from strandline.store import Store
-from strandline.store import Store as open  # noqa: A004, N813 - strandline.open reads well
-from strandline.topic.health import Health
-from strandline.topic.page import Page
-from strandline.topic.statistics import TopicStatistics
-from strandline.topic.topic import Topic
-from strandline.views.kv.values import Delete, Put
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from strandline import lake
+    from strandline.backup.backups import BackupInfo, Backups
+    from strandline.client.connecting import connect, connect_async
+    from strandline.client.settings import ClientSettings
+    from strandline.errors import (
+        AlreadyThere,
+        BatchTooLarge,
+        Closed,
+        Conflict,
+        Corrupt,
+        Denied,
+        DiskFull,
+        Fenced,
+        Forbidden,
+        Invalid,
+        Locked,
+        MemoryPressure,
+        NewerFormat,
+        NoBucket,
+        NotAStore,
+        NotFound,
+        NotInstalled,
+        PointsRefused,
+        Poisoned,
+        RecordsLost,
+        RouterCycle,
+        RouterFanIn,
+        StrandlineError,
+        TooLarge,
+        TopicExists,
+        TopicFull,
+        Unavailable,
+        UnfitStore,
+        UnknownRouter,
+        UnknownTopic,
+        Unreachable,
+    )
+    from strandline.record import Appended, Numbered, Record, Tombstone
+    from strandline.reservoir.map.map import PagedMap
+    from strandline.reservoir.map.spill import Spill
+    from strandline.reservoir.reservoir import Reservoir
+    from strandline.reservoir.session import Session
+    from strandline.reservoir.versions import open_reservoir as reservoir
+    from strandline.reservoir.versions import version_name
+    from strandline.settings import (
+        LakeSettings,
+        LimitSettings,
+        ObjectSettings,
+        PipelineSettings,
+        ReservoirSettings,
+        SegmentSettings,
+        Settings,
+        SpaceSettings,
+        TopicConfig,
+        ViewSettings,
+        WalSettings,
+    )
+    from strandline.store import Store
+    from strandline.store import Store as open  # noqa: A004, N813 - strandline.open reads well
+    from strandline.topic.health import Health
+    from strandline.topic.page import Page
+    from strandline.topic.statistics import TopicStatistics
+    from strandline.topic.topic import Topic
+    from strandline.views.kv.values import Delete, Put
 
 __all__ = [
     "AlreadyThere",
@@ -158,3 +166,65 @@ __all__ = [
     "reservoir",
     "version_name",
 ]
+
+_NAMES_BY_MODULE = {
+    "backup.backups": "BackupInfo Backups",
+    "client.connecting": "connect connect_async",
+    "client.settings": "ClientSettings",
+    "errors": (
+        "AlreadyThere BatchTooLarge Closed Conflict Corrupt Denied DiskFull Fenced "
+        "Forbidden Invalid Locked MemoryPressure NewerFormat NoBucket NotAStore NotFound "
+        "NotInstalled PointsRefused Poisoned RecordsLost RouterCycle RouterFanIn "
+        "StrandlineError TooLarge TopicExists TopicFull Unavailable UnfitStore "
+        "UnknownRouter UnknownTopic Unreachable"
+    ),
+    "record": "Appended Numbered Record Tombstone",
+    "reservoir.map.map": "PagedMap",
+    "reservoir.map.spill": "Spill",
+    "reservoir.reservoir": "Reservoir",
+    "reservoir.session": "Session",
+    "reservoir.versions": "reservoir version_name",
+    "settings": (
+        "LakeSettings LimitSettings ObjectSettings PipelineSettings ReservoirSettings "
+        "SegmentSettings Settings SpaceSettings TopicConfig ViewSettings WalSettings"
+    ),
+    "store": "Store open",
+    "topic.health": "Health",
+    "topic.page": "Page",
+    "topic.statistics": "TopicStatistics",
+    "topic.topic": "Topic",
+    "views.kv.values": "Delete Put",
+}
+_MODULE_OF = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
+_OTHER_NAMES = {"open": "Store", "reservoir": "open_reservoir"}
+"""Names that are exported under another one than their own."""
+
+_SUBMODULES = (
+    *("backup", "client", "doors", "env", "errors", "inbox", "jobs", "lake", "memory"),
+    *("pipeline_config", "record", "routers", "schema", "segment", "settings", "sizing", "store"),
+    *("topic", "view_config", "views", "wal", "wire", "wiring"),
+)
+"""Modules and packages that are attributes of this one without an import of their own."""
+
+# The import of a package binds its name here. This one must happen before the first use of
+# ``strandline.reservoir``, which is a function: a later import would hide it.
+import_module("strandline.reservoir")
+globals().pop("reservoir", None)
+
+if not TYPE_CHECKING:  # a checker that sees __getattr__ accepts every name
+
+    def __getattr__(name: str) -> object:
+        """Import a name of this package on its first use."""
+        if name in _MODULE_OF:
+            module = import_module(f"{__name__}.{_MODULE_OF[name]}")
+            found = getattr(module, _OTHER_NAMES.get(name, name))
+        elif name in _SUBMODULES:
+            found = import_module(f"{__name__}.{name}")
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+        globals()[name] = found
+        return found
+
+    def __dir__() -> list[str]:
+        """All names, imported or not."""
+        return sorted({*globals(), *__all__, *_SUBMODULES})

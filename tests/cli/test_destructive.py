@@ -13,7 +13,7 @@ import pytest
 
 import strandline
 from strandline.cli.failures import WRONG_USE
-from strandline.cli.main import make_app
+from strandline.cli.program import make_app
 from tests.cli.conftest import Command
 from tests.docs.test_command_line import _commands
 

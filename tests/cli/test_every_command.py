@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from strandline.cli.main import make_app
+from strandline.cli.program import make_app
 from tests.cli.conftest import PROGRAM, Program, read_until
 from tests.docs.test_command_line import _commands
 from tests.unit.lake.small_lake import fill, open_small

@@ -23,7 +23,7 @@ SECRET = "evs1_000000000000_" + "s" * 43 + "_000000"
 
 
 def test_importing_the_package_loads_no_client():
-    code = "import strandline, sys; print('httpx2' in sys.modules)"
+    code = "from strandline import *; import sys; print('httpx2' in sys.modules)"
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 

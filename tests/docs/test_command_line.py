@@ -10,7 +10,8 @@ from pathlib import Path
 from cyclopts import App
 
 from strandline.cli import failures
-from strandline.cli.main import make_app, run
+from strandline.cli.main import run
+from strandline.cli.program import make_app
 from tests.house.tree import read_document
 
 GUIDE = "docs/guide/cli.md"

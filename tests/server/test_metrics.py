@@ -7,7 +7,7 @@ import re
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from strandline.cli.main import make_app
+from strandline.cli.program import make_app
 from strandline.pipeline_config import Declared
 from strandline.server import metrics
 from strandline.server.dashboard import PANELS, dashboard

@@ -178,7 +178,10 @@ def test_only_a_worker_hides_the_trace(monkeypatch):
 
 
 def test_importing_strandline_does_not_import_pyspark():
-    program = "import strandline, strandline.cli.main, sys; sys.exit('pyspark' in sys.modules)"
+    program = (
+        "from strandline import *; import strandline.cli.program, sys; "
+        "sys.exit('pyspark' in sys.modules)"
+    )
 
     done = subprocess.run([sys.executable, "-c", program], check=False)
 

@@ -51,7 +51,9 @@ def append(
     fields: Fields = NO_FIELDS,
     target: Target = TARGET,
 ) -> None:
-    """Append records, and make the store and the topic if there are none.
+    """Append records to a topic.
+
+    The store and the topic are created if they do not exist.
 
     Prints the seqs. Data that begins with a dash goes behind `--`.
 

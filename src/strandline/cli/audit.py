@@ -16,7 +16,7 @@ from strandline.errors import Invalid
 from strandline.security import audit as log
 from strandline.security.audit import Entry
 
-app = App(name="audit", help="Show the audit log, and look whether it holds.")
+app = App(name="audit")
 
 
 @app.command

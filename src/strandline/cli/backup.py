@@ -21,10 +21,7 @@ from strandline.errors import Corrupt, Invalid
 
 _URL = "URL of the backups: a folder, s3://bucket/prefix, az:// or gs://."
 
-app = App(
-    name="backup",
-    help="Back a store up, beside a process that writes too; list, verify and prune backups.",
-)
+backup = App(name="backup")
 
 Url = Annotated[str, Parameter(env_var="STRANDLINE_BACKUPS", metavar="URL", help=_URL)]
 From = Annotated[
@@ -35,11 +32,12 @@ Lake = Annotated[
 ]
 
 
-@app.default
+@backup.default
 def take(*, to: Url, lake: Lake = None, target: Target = TARGET) -> None:
-    """Back up a store: what the newest backup has is not copied again.
+    """Back up a store; list, verify and prune backups.
 
-    The store may be closed, or open in any process, which goes on meanwhile.
+    What the newest backup has is not copied again. The store may be closed, or
+    open in any process, which goes on meanwhile.
     """
     must_exist(target.store)
     with Bar() as bar, Backups(to) as backups:
@@ -47,7 +45,7 @@ def take(*, to: Url, lake: Lake = None, target: Target = TARGET) -> None:
     output(target.output).one(_backup_row(made))
 
 
-@app.command(name="ls", alias="list")
+@backup.command(name="ls", alias="list")
 def list_backups(*, source: From, printed: Printed = PRINTED) -> None:
     """List the backups, and the moments that can be restored.
 
@@ -61,7 +59,7 @@ def list_backups(*, source: From, printed: Printed = PRINTED) -> None:
     out.end()
 
 
-@app.command
+@backup.command
 def verify(
     *,
     source: From,
@@ -92,7 +90,7 @@ def verify(
         raise _damaged(report)
 
 
-@app.command
+@backup.command
 def prune(
     *,
     keep: int,
@@ -135,7 +133,9 @@ def restore(
     ] = None,
     printed: Printed = PRINTED,
 ) -> None:
-    """Make a store from a backup: the newest, another, or as it was at a moment.
+    """Create a store from a backup.
+
+    From the newest backup, from another, or as the store was at a moment.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ _FRAME_SIZE = 200  # more than a record takes in the log
 
 
 def bench(*, directory: str = ".", seconds: float = 1.0, target: Target = TARGET) -> None:
-    """Measure appends and reads on this disk for a few seconds, or those of a server.
+    """Measure appends and reads on this disk or a server.
 
     A server is measured when one is named, in a topic that is deleted again.
 

@@ -23,8 +23,9 @@ from strandline.topic.verify import Problem, VerifyReport
 def verify(
     *, no_lake: Flag = False, no_views: Flag = False, target: ViewTarget = VIEW_TARGET
 ) -> None:
-    """Read and check everything in a store, its lake and its views, and change nothing.
+    """Check all files of a store, its lake and its views.
 
+    Every file is read and none is changed.
     Works beside a process that writes. Exit code 3 when something is damaged. Damage of saved views
     is only noted: they can be folded again from the log.
 
@@ -68,9 +69,10 @@ def repair(
     no_lake: Flag = False,
     target: Target = TARGET,
 ) -> None:
-    """Give up what is damaged, keep the rest, and make the store open again.
+    """Take damaged files out of use; keep the rest.
 
-    Nothing is deleted: files that are taken out of use stay in the folder `damaged`.
+    The store can be opened again afterwards. Nothing is deleted: files that are
+    taken out of use stay in the folder `damaged`.
 
     Parameters
     ----------

@@ -11,8 +11,9 @@ from strandline.cli.output import output
 
 
 def checkpoint(*, target: Target = TARGET) -> None:
-    """Move everything in the log into segments, and seal what is worth it.
+    """Move records from the log into segments.
 
+    Shared segments that are large or old enough are sealed.
     A store does this by itself; by hand it makes the next opening quicker.
     """
     with open_to_write(target.store, create=False, lake_url=target.lake_url) as store:

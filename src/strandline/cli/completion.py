@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import Literal
 
-from cyclopts import App
+from strandline.cli.program import make_app
 
 Shell = Literal["bash", "zsh", "fish"]
 
 
-def completion_of(app: App) -> Callable[[Shell], None]:
-    """The command, for an application that is complete."""
+def completion(shell: Shell, /) -> None:
+    """Print the completion script for bash, zsh or fish.
 
-    def completion(shell: Shell, /) -> None:
-        """Print the script for a shell; `strandline --install-completion` puts it into place.
+    As in `source <(strandline completion bash)`. `strandline --install-completion` installs it.
 
-        As in `source <(strandline completion bash)`.
-
-        Parameters
-        ----------
-        shell
-            bash, zsh or fish.
-        """
-        sys.stdout.write(app.generate_completion(prog_name="strandline", shell=shell))
-
-    return completion
+    Parameters
+    ----------
+    shell
+        bash, zsh or fish.
+    """
+    sys.stdout.write(make_app().generate_completion(prog_name="strandline", shell=shell))

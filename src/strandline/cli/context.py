@@ -18,7 +18,7 @@ from strandline.client.address import address_of
 from strandline.client.credentials import checked_token
 from strandline.errors import Invalid
 
-app = App(name="context", help="Name stores and servers, and choose one.")
+app = App(name="context")
 
 Name = Annotated[str, Parameter(metavar="NAME", help="Name of the context.")]
 

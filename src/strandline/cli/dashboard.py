@@ -9,8 +9,14 @@ from strandline.server.dashboard import dashboard as made
 
 
 def dashboard(*, title: str = "Strandline") -> None:
-    """Print a Grafana dashboard of a server's metrics: import it, and choose your Prometheus.
+    """Print a Grafana dashboard for the metrics of a server.
 
-    Let Prometheus ask `/v0/metrics` of the server, with a token that may `metrics`.
+    Import it in Grafana, and choose your Prometheus. Let Prometheus ask `/v0/metrics` of the
+    server, with a token that may `metrics`.
+
+    Parameters
+    ----------
+    title
+        Title of the dashboard.
     """
     sys.stdout.write(json.dumps(made(title), indent=2) + "\n")

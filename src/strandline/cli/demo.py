@@ -47,9 +47,9 @@ def demo(
     duration: Annotated[str | None, Parameter(name="--for", metavar="DURATION")] = None,
     no_pipeline: Flag = False,
 ) -> None:
-    """Start a server with a small live shop in it, and say what to try.
+    """Start a server with example data.
 
-    It goes on until Ctrl-C.
+    The data is that of a small shop. The server runs until Ctrl-C, and prints what to try.
 
     Parameters
     ----------

@@ -57,8 +57,9 @@ class Finding(NamedTuple):
 
 
 def doctor(*, target: ViewTarget = VIEW_TARGET) -> int:
-    """Check Python, packages, disk, clock, Java, and the store or server that is meant.
+    """Check the environment and the store or server.
 
+    The environment is Python, packages, disk, clock and Java.
     Exit code 1 when something fails.
     """
     place = target.place

@@ -21,7 +21,7 @@ from strandline.errors import Invalid
 from strandline.store import Store
 from strandline.views.groups.groups import DEAD, OFFSETS
 
-app = App(name="group", help="List, show, move and alter consumer groups of topics.")
+app = App(name="group")
 
 Topic = Annotated[str, Parameter(metavar="TOPIC", help="Name of the topic.")]
 Group = Annotated[str, Parameter(metavar="GROUP", help="Name of the group.")]

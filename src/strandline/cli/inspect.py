@@ -35,7 +35,7 @@ _FRAMES_AT_ONCE = 1000
 
 
 def inspect(*, wal: str | None = None, target: Target = TARGET) -> None:
-    """Show what is in a store: checkpoints, log files, segments, topics.
+    """Show checkpoints, log files, segments and topics of a store.
 
     Works beside a process that writes.
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # views are loaded when one is asked for
 
 _PAGE = 1000
 
-app = App(name="kv", help="Get, put, scan and watch the keys of a key-value view.")
+app = App(name="kv")
 
 app.command(watch.watch)
 app.command(documents.app)

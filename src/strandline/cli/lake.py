@@ -29,7 +29,7 @@ from strandline.store import Store
 from strandline.topic.layout import Layout
 
 _NOTHING = ColdSummary(manifest=0, files=0, rows=0, size=0, first_seq=0, last_seq=0)
-app = App(name="lake", help="List, fill and sweep the lake of a store.")
+app = App(name="lake")
 
 
 @app.command

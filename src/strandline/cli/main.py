@@ -1,76 +1,26 @@
-"""The ``strandline`` command: its commands, and the way in and out of the process."""
+"""The ``strandline`` command: the way in and out of the process.
+
+The list of commands and the version are printed at once. Everything else goes to ``program``, with
+cyclopts, which is imported then: half of the time of a short command is imports.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 
-from cyclopts import App
-
-from strandline.cli import completion, failures
+from strandline.cli import overview
 from strandline.env import process
-
-COMMANDS = {
-    "demo": "demo:demo",
-    "append": "append:append",
-    "read": "read:read",
-    "tail": "read:tail",
-    "topic": "topics:app",
-    "view": "views:app",
-    "kv": "kv:app",
-    "queue": "queues:app",
-    "series": "series:app",
-    "metrics": "metrics:app",
-    "group": "groups:app",
-    "router": "routers:app",
-    "sql": "sql:sql",
-    "run": "run:run",
-    "serve": "serve:serve",
-    "token": "tokens:app",
-    "audit": "audit:app",
-    "lake": "lake:app",
-    "pipeline": "pipeline:app",
-    "inspect": "inspect:inspect",
-    "verify": "check:verify",
-    "repair": "check:repair",
-    "checkpoint": "checkpoint:checkpoint",
-    "bench": "bench:bench",
-    "dashboard": "dashboard:dashboard",
-    "backup": "backup:app",
-    "restore": "backup:restore",
-    "reservoir": "reservoir:app",
-    "context": "context:app",
-    "doctor": "doctor:doctor",
-}
-"""Where each command is, in the order in which a newcomer needs them. A module is imported when its
-command is asked for: all of them together take longer than most commands."""
-
-
-def make_app() -> App:
-    """The commands. Only those that are asked for are loaded."""
-    app = App(
-        name="strandline",
-        help="One durable log, every view of it: append, read and look after a store.\n\n"
-        "Try `strandline append greetings hello`, then `strandline read greetings`.",
-        version=_version,
-        suppress_keyboard_interrupt=False,
-    )
-    for place, (name, where) in enumerate(COMMANDS.items()):
-        app.command(f"strandline.cli.{where}", name=name, sort_key=place)
-    app.command(completion.completion_of(app), sort_key=len(COMMANDS))
-    app.register_install_completion_command(help="Let your shell complete our commands.")
-    return app
 
 
 def run(tokens: Sequence[str]) -> int:
     """Run one command line; the exit code."""
     try:
-        code = make_app()(
-            list(tokens), exit_on_error=False, print_error=False, result_action="return_value"
-        )
+        code = _answer(list(tokens))
         sys.stdout.flush()
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - nobody gets a traceback
+        from strandline.cli import failures  # noqa: PLC0415 - needs cyclopts
+
         return failures.report(error)
     return code or 0
 
@@ -82,8 +32,18 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
-def _version() -> str:
-    try:
-        return f"strandline {version('strandline')}"
-    except PackageNotFoundError:
-        return "strandline (not installed)"
+def _answer(tokens: list[str]) -> int | None:
+    if overview.is_requested(tokens):
+        print(overview.page())
+        return 0
+    if tokens == ["--version"]:
+        from strandline.cli.version import version_line  # noqa: PLC0415 - needs the metadata
+
+        print(version_line())
+        return 0
+    from strandline.cli.program import make_app  # noqa: PLC0415 - needs cyclopts
+
+    code: int | None = make_app()(
+        tokens, exit_on_error=False, print_error=False, result_action="return_value"
+    )
+    return code

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # views are loaded when one is asked for
 _BATCH = 10_000
 _PAGE = 1000
 
-app = App(name="metrics", help="Write measurements, and ask for them.")
+app = App(name="metrics")
 
 app.command(rules.app)
 

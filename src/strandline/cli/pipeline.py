@@ -25,7 +25,7 @@ from strandline.cli.progress import Steps
 from strandline.errors import Corrupt, Invalid
 from strandline.settings import MIB, LakeSettings
 
-app = App(name="pipeline", help="Work over a whole store, here or on Spark.")
+app = App(name="pipeline")
 run = App(name="run", help="Run a pipeline. Killed, it goes on where it was when run again.")
 app.command(run)
 run.command(transfer.import_files, name="import")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # views are loaded when one is asked for
 
 _TICKET = re.compile(r"(\d{1,18}):([0-9a-f]{1,64})")
 
-app = App(name="queue", help="Put, claim and settle jobs of a queue; see to its dead.")
+app = App(name="queue")
 app.command(dead_letters.app)
 app.command(dead_letters.list_letters, name="dlq")
 app.command(dead_letters.redrive)

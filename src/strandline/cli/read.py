@@ -87,7 +87,7 @@ def tail(
     node: str | None = None,
     target: Target = TARGET,
 ) -> None:
-    """Print the newest records of a topic, and with -f those to come.
+    """Print the newest records of a topic; -f waits for more.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ _KEEP_ALL = ReservoirSettings(
     keep_versions=1_000_000, snapshot_interval=1_000_000, compact_share=0.0
 )
 
-app = App(name="reservoir", help="Inspect, verify and clean up a reservoir.")
+app = App(name="reservoir")
 
 Url = Annotated[str, Parameter(metavar="URL", help=_URL)]
 Version = Annotated[str, Parameter(metavar="NAME", help="The stream version to look at.")]

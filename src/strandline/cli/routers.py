@@ -22,7 +22,7 @@ from strandline.errors import Invalid
 from strandline.routers.routers import RouterStatistics
 from strandline.store import Store
 
-app = App(name="router", help="Forward records of a topic into another.")
+app = App(name="router")
 
 
 @Parameter(name="*", group="How it forwards")

@@ -53,7 +53,7 @@ def run(
     answerer: Answerer = ITSELF,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
-    """Do what commands say: DEFINE, STORE, QUERY, REMEMBER, SHOW and so on.
+    """Run commands of event tables: DEFINE, STORE, QUERY, ...
 
     Such as `QUERY pay COUNT, TOTAL amount BY currency`. On a terminal without a command there is a
     prompt.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # views are loaded when one is asked for
 
 _NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
-app = App(name="series", help="Append and read points of sources by their time.")
+app = App(name="series")
 
 Name = Annotated[str, Parameter(metavar="NAME", help="Name of the series, and of its topic.")]
 

@@ -53,7 +53,7 @@ def serve(
         Parameter(name="--set", metavar="NAME=VALUE", help="Any other setting; repeatable."),
     ] = None,
 ) -> None:
-    """Serve a store over HTTP, with live streams and WebSockets.
+    """Serve a store over HTTP, with SSE and WebSockets.
 
     Only this machine can reach it, unless ``--bind`` says otherwise: then it needs a token
     (``strandline token create``) and TLS.

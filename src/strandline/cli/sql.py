@@ -53,7 +53,7 @@ def sql(
     answerer: Answerer = ITSELF,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
-    """Print the answer to a SELECT over topics, views and tables.
+    """Run a SELECT over topics, views and tables.
 
     Such as `select tag, count(*) from orders group by tag`. Relations are orders, log.orders,
     kv.profiles, queue.jobs, series.gps, metrics.usage, tables.signup, …

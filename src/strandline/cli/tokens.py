@@ -29,7 +29,7 @@ from strandline.store import Store
 
 _WHO = "command line"
 
-app = App(name="token", help="Make, list and revoke tokens of a server.")
+app = App(name="token")
 
 
 @app.command

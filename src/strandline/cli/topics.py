@@ -17,7 +17,7 @@ from strandline.topic.statistics import TopicStatistics
 from strandline.view_config import KINDS, ViewConfigs
 
 _LISTED_AT_ONCE = 1000
-app = App(name="topic", help="List, create, show, alter, delete and trim topics.")
+app = App(name="topic")
 
 
 @app.command(name="ls", alias="list")

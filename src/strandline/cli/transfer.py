@@ -25,6 +25,9 @@ from strandline.pipelines.mapping import BadRow, Fields
 from strandline.record import Tombstone
 
 Topic = Annotated[str, Parameter(help="Name of the topic.")]
+File = Annotated[
+    str, Parameter(metavar="FILES", help="Paths, folders, patterns, or URLs of an object store.")
+]
 DryRun = Annotated[Flag, Parameter(help="Say what would be done, and do nothing.")]
 
 
@@ -125,7 +128,7 @@ WRITING = WriteOptions()
 
 
 def import_files(
-    *files: Annotated[str, Parameter(metavar="FILES")],
+    *files: File,
     topic: Topic,
     id: Annotated[
         str, Parameter(help="Name of this import when it is repeated. Default: of its files.")

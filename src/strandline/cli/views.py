@@ -34,10 +34,7 @@ from strandline.settings import Durability
 from strandline.store import Store
 from strandline.views.loading import load_kinds
 
-app = App(
-    name="view",
-    help="List, create, show, alter and rebuild views: kv, queue, series, metrics, table.",
-)
+app = App(name="view")
 
 Options = Annotated[
     list[str] | None,

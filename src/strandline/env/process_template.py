@@ -9,7 +9,7 @@ it has ended, however that happened, it kills them and ends.
     F + JSON arguments, with file descriptors    process id, 8 bytes
     K + process id, 8 bytes                      none
 
-The package is imported without its root module, which imports all the rest.
+The package is found where this module lies, and its root module is not run.
 """
 
 from __future__ import annotations

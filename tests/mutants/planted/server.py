@@ -290,8 +290,8 @@ SERVER = {
         "test_nobody_gives_a_topic_to_a_view",
     ),
     "served: a command is missing": Mutant(
-        "cli.main:make_app",
-        Replace("For 1", "for _, (_, _) in _(_()):", "Call 2", "list({it})[1:]"),
+        "cli.program:make_app",
+        Replace("For 1", "for _ in _():", "Call 1", "list({it})[1:]"),
         "docs/test_command_line",
         "test_every_command_is_in_the_table_and_no_other",
     ),

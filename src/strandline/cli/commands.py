@@ -1,0 +1,77 @@
+"""The commands of ``strandline``: their groups, one line about each, and where its code is.
+
+The list that ``strandline --help`` prints and the program that runs a command are both made from
+this table. It imports nothing: the code of a command is imported when that command is run.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    """One command: its code, as ``module:attribute`` of this package, and what it does."""
+
+    where: str
+    summary: str
+
+
+COMMANDS: dict[str, dict[str, Command]] = {
+    "Records": {
+        "append": Command("append:append", "Append records to a topic"),
+        "read": Command("read:read", "Print the records of a topic, oldest first"),
+        "tail": Command("read:tail", "Print the newest records of a topic; -f waits for more"),
+        "topic": Command("topics:app", "List, create, show, alter, delete and trim topics"),
+        "group": Command("groups:app", "List, show, move and alter consumer groups"),
+        "router": Command("routers:app", "Create, list and delete routers between topics"),
+    },
+    "Views": {
+        "view": Command("views:app", "List, create, show, alter and rebuild views of topics"),
+        "kv": Command("kv:app", "Read, write and watch the keys of a key-value view"),
+        "queue": Command("queues:app", "Put, claim and settle jobs; manage dead letters"),
+        "series": Command("series:app", "Write and read points by source and time"),
+        "metrics": Command("metrics:app", "Write and query measurements"),
+    },
+    "Query": {
+        "sql": Command("sql:sql", "Run a SELECT over topics, views and tables"),
+        "run": Command("run:run", "Run commands of event tables: DEFINE, STORE, QUERY, ..."),
+    },
+    "Serve": {
+        "serve": Command("serve:serve", "Serve a store over HTTP, with SSE and WebSockets"),
+        "token": Command("tokens:app", "Create, list and revoke access tokens of a server"),
+        "audit": Command("audit:app", "Show and verify the audit log"),
+        "dashboard": Command(
+            "dashboard:dashboard", "Print a Grafana dashboard for the metrics of a server"
+        ),
+    },
+    "Lake and pipelines": {
+        "lake": Command("lake:app", "List, fill and clean up the lake of a store"),
+        "pipeline": Command("pipeline:app", "Run pipelines over a store, embedded or on Spark"),
+        "reservoir": Command("reservoir:app", "Inspect, verify and clean up a reservoir"),
+    },
+    "Maintenance": {
+        "inspect": Command(
+            "inspect:inspect", "Show checkpoints, log files, segments and topics of a store"
+        ),
+        "verify": Command("check:verify", "Check all files of a store, its lake and its views"),
+        "repair": Command("check:repair", "Take damaged files out of use; keep the rest"),
+        "checkpoint": Command("checkpoint:checkpoint", "Move records from the log into segments"),
+        "backup": Command("backup:backup", "Back up a store; list, verify and prune backups"),
+        "restore": Command("backup:restore", "Create a store from a backup"),
+        "bench": Command("bench:bench", "Measure appends and reads on this disk or a server"),
+        "context": Command("context:app", "Name stores and servers, and choose the default"),
+        "doctor": Command("doctor:doctor", "Check the environment and the store or server"),
+        "demo": Command("demo:demo", "Start a server with example data"),
+        "completion": Command(
+            "completion:completion", "Print the completion script for bash, zsh or fish"
+        ),
+    },
+}
+"""By group, in the order in which they are listed."""
+
+OPTIONS = {
+    "--help, -h": "Print this list, or after a command its options",
+    "--version": "Print the version",
+    "--install-completion": "Install completion for the current shell",
+}
+"""What the program takes without a command."""
