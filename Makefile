@@ -16,7 +16,7 @@ help: ## show this list
 		printf '  make %-6s  %s\n' "$$name" "$$text"; done
 
 demo: $(INSTALLED) java ## see it work: append, kill, recover, read
-	@$(BIN)/python -m strandline.demo $(ARGS)
+	@$(BIN)/python -m examples.tour $(ARGS)
 
 test: check strace mkfs java services ## the checks, then every quick test
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "not crash and not slow" $(ARGS)

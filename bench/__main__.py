@@ -35,7 +35,7 @@ from bench import (
 from bench.measure import Figure
 from bench.peers import Peers, warm_up
 from bench.places import scratch
-from strandline.env.process import tune_for_throughput
+from strandline.platform.process import tune_for_throughput
 
 GROUPS: dict[str, Callable[[Path, Peers, float], Iterable[Figure]]] = {
     "appending": lambda folder, peers, scale: appending.run(folder, peers, scale=scale),

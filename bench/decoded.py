@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from strandline.lake.writer import ZONE_ROWS
-from strandline.pipelines import columns as named
-from strandline.spark.schema import spark_schema
+from strandline.lake.files.file_writer import ZONE_ROWS
+from strandline.pipelines.splits import record_schema as named
+from strandline.spark.read.schema import spark_schema
 
 TASK_ROWS = 500_000
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import strandline
 from bench.measure import Figure, fixed, rate, scaled
 from bench.places import scratch
-from strandline.settings import GIB, Settings, ViewSettings
+from strandline.config.settings import GIB, Settings, ViewSettings
 from strandline.views.kv.values import Entry
 
 VALUE = b"v" * 100

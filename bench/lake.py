@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import strandline
 from bench import lake_files, lake_manifests
 from bench.measure import Figure, scaled
-from strandline.lake.columns import SCHEMA
-from strandline.lake.writer import ZONE_ROWS, parquet_options
+from strandline.lake.files.file_writer import ZONE_ROWS, parquet_options
+from strandline.lake.files.record_columns import SCHEMA
 
 SEAL_ROWS = 500_000
 PAGE_ROWS = 100_000

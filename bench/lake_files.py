@@ -17,11 +17,11 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 
 from bench.measure import Figure, scaled
-from strandline.env.disk import OsDisk, ReadFile
-from strandline.lake.columns import SCHEMA
-from strandline.lake.entry import LakeFile
-from strandline.lake.reader import LakeFileReader
-from strandline.lake.writer import ZONE_ROWS, LakeFileWriter, parquet_options
+from strandline.lake.files.file_reader import LakeFileReader
+from strandline.lake.files.file_writer import ZONE_ROWS, LakeFileWriter, parquet_options
+from strandline.lake.files.record_columns import SCHEMA
+from strandline.lake.manifest.file_entry import LakeFile
+from strandline.platform.disk import OsDisk, ReadFile
 
 FILE_ROWS = 1_000_000
 BATCH_ROWS = 50_000

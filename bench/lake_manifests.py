@@ -6,11 +6,11 @@ import time
 import tracemalloc
 
 from bench.measure import Figure, scaled
-from strandline.env.clock import SystemClock
-from strandline.env.disk import OsDisk
-from strandline.lake import keys
-from strandline.lake.entry import ColumnStats, LakeFile, encode_stats
-from strandline.lake.ledger import Ledger
+from strandline.lake import object_keys
+from strandline.lake.manifest.file_entry import ColumnStats, LakeFile, encode_stats
+from strandline.lake.manifest.manifest_commit import Ledger
+from strandline.platform.clock import SystemClock
+from strandline.platform.disk import OsDisk
 from strandline.testing.sim_objects import SimObjects
 
 STORE_ID = bytes(16)
@@ -62,7 +62,7 @@ def _ledger(objects: SimObjects) -> Ledger:
 
 def _add(ledger: Ledger, files: list[LakeFile]) -> None:
     for file in files:
-        ledger.objects.put(keys.data_key(TOPIC_ID, file.name()), bytes(file.size))
+        ledger.objects.put(object_keys.data_key(TOPIC_ID, file.name()), bytes(file.size))
     ledger.commit(lambda manifest: manifest.with_added(files))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import strandline
 from bench.measure import Figure, percentile
-from strandline.settings import Settings, WalSettings
+from strandline.config.settings import Settings, WalSettings
 
 SECONDS = 4.0
 RECORD = b"x" * 100

@@ -23,10 +23,10 @@ import strandline
 import strandline.spark
 from bench.measure import Figure, fixed, scaled
 from bench.settings import SUSTAINED
-from strandline.lake import outside
+from strandline.config.settings import GIB, ViewSettings
+from strandline.lake import external_reader
 from strandline.pipelines import Embedded, Engine, by_size, materialize
 from strandline.pipelines.engine import Chooser
-from strandline.settings import GIB, ViewSettings
 from strandline.spark import SparkEngine
 from strandline.store import Store
 from strandline.views.table.table import Table
@@ -68,7 +68,9 @@ def _measured(
     store: Store, table: Table, spark: SparkSession, rows: int, warm_up_s: int
 ) -> Iterator[Figure]:
     engine = SparkEngine(spark)
-    files = [file.url for file in outside.files(f"{store.path}/lake", f"{EVENT}:table").files]
+    files = [
+        file.url for file in external_reader.files(f"{store.path}/lake", f"{EVENT}:table").files
+    ]
     spark.read.parquet(*files).createOrReplaceTempView("sales")
     by_hand, full, here = _medians(
         warm_up_s,

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import strandline
 import strandline.spark
 from bench.measure import Figure, scaled
-from strandline.lake import outside
+from strandline.lake import external_reader
 from strandline.pipelines import Embedded, compact
 from strandline.spark import SparkEngine
 
@@ -71,7 +71,7 @@ def _fill(path: str, files: int) -> tuple[int, int]:
             store.checkpoint()
             if number % 50 == 49 or number == files - 1:
                 store.relocate()
-    return files * FILE_ROWS, len(outside.files(f"{path}/lake", "t").files)
+    return files * FILE_ROWS, len(external_reader.files(f"{path}/lake", "t").files)
 
 
 def _best(filled: Path, folder: Path, work: Callable[[str], None]) -> float:
@@ -94,7 +94,7 @@ def _ours(store: str, engine: Embedded | SparkEngine, rows: int) -> None:
 
 def _by_hand(spark: SparkSession, store: str) -> None:
     """What somebody without a manifest would do; files as large as ours."""
-    found = outside.files(f"{store}/lake", "t")
+    found = external_reader.files(f"{store}/lake", "t")
     folder = str(Path(found.files[0].url).parent)
     parts = max(1, -(-found.size // strandline.LakeSettings().file_bytes))
     frame = spark.read.parquet(folder)

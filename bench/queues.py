@@ -16,11 +16,11 @@ from typing import Protocol
 
 import strandline
 from bench.measure import Figure, scaled
-from strandline.env.clock import SystemClock
-from strandline.memory import Share
+from strandline.config.memory_budget import Share
+from strandline.config.view_config import QueueConfig
+from strandline.platform.clock import SystemClock
 from strandline.reservoir.reservoir import Reservoir
 from strandline.testing.sim_objects import SimObjects
-from strandline.view_config import QueueConfig
 from strandline.views.queue.codec import Job, encode_job
 from strandline.views.queue.fold import QueueFold
 from strandline.views.queue.queue import Queue

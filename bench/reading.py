@@ -13,9 +13,10 @@ import strandline
 from bench.measure import Figure, rate, scaled
 from bench.peers import RECORD, Peers
 from bench.settings import LAZY
-from strandline.env.disk import OsDisk
-from strandline.topic import recover, system
-from strandline.topic.layout import Layout
+from strandline.log.files import system_file
+from strandline.log.files.layout import Layout
+from strandline.log.recovery import recover
+from strandline.platform.disk import OsDisk
 
 
 def run(folder: Path, peers: Peers, *, scale: float) -> list[Figure]:
@@ -76,7 +77,7 @@ def _recovery(folder: Path, peers: Peers, scale: float) -> list[Figure]:
 
 def _recover_seconds(path: Path) -> float:
     disk, layout = OsDisk(), Layout(str(path))
-    store_id = system.read(disk, str(path))
+    store_id = system_file.read(disk, str(path))
     taken = []
     for _ in range(3):
         start = time.perf_counter()

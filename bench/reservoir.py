@@ -14,14 +14,14 @@ import numpy as np
 
 import strandline
 from bench.measure import Figure, fixed, rate, scaled
-from strandline.env.clock import SystemClock
-from strandline.env.direct_file import DIRECT_BLOCK, aligned_memory
-from strandline.env.disk import OsDisk
-from strandline.reservoir import opening
-from strandline.reservoir.files import FileEntry, FileRef
-from strandline.reservoir.pages import ROW
+from strandline.config.settings import ReservoirSettings
+from strandline.platform.clock import SystemClock
+from strandline.platform.direct_file import DIRECT_BLOCK, aligned_memory
+from strandline.platform.disk import OsDisk
+from strandline.reservoir import takeover
+from strandline.reservoir.data_files.data_file_table import FileEntry, FileRef
+from strandline.reservoir.data_files.page_table import ROW
 from strandline.reservoir.reservoir import Reservoir
-from strandline.settings import ReservoirSettings
 from strandline.testing.sim_objects import SimObjects
 
 PAGE_BYTES = 1024
@@ -165,7 +165,7 @@ def _recovery(live: int, changes: int) -> Figure:
     """A snapshot of many pages, 19 increments; how long until it is open."""
     objects = SimObjects()
     settings = ReservoirSettings(snapshot_interval=20, compact_share=0)
-    state, checkpointer, _ = opening.open_state(
+    state, checkpointer, _ = takeover.open_state(
         objects,
         at=None,
         readonly=False,

@@ -24,8 +24,8 @@ import pyarrow as pa
 import strandline
 from bench.measure import Figure, percentile, rate, scaled
 from bench.settings import SUSTAINED
-from strandline.settings import ViewSettings
-from strandline.views.series.decoded import Decoded
+from strandline.config.settings import ViewSettings
+from strandline.views.series.block_cache import Decoded
 from strandline.views.series.series import Series
 
 SOURCES = 1000

@@ -18,8 +18,8 @@ import strandline
 import strandline.spark
 from bench import decoded
 from bench.measure import Figure, percentile, scaled
-from strandline.lake.writer import ZONE_ROWS
-from strandline.pipelines.columns import RECORD
+from strandline.lake.files.file_writer import ZONE_ROWS
+from strandline.pipelines.splits.record_schema import RECORD
 
 ROWS = 20_000_000
 SEAL_ROWS = 500_000

@@ -14,7 +14,7 @@ from pathlib import Path
 import strandline
 from bench.measure import Figure, scaled
 from bench.settings import SUSTAINED
-from strandline.query.interrupt import Interrupt
+from strandline.query.execute.interrupt import Interrupt
 from strandline.query.sql.process_sandbox import QueryProcesses
 from strandline.query.sql.sql import sql
 from strandline.store import Store

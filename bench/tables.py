@@ -23,7 +23,7 @@ import strandline
 from bench import table_data
 from bench.measure import Figure, scaled
 from bench.settings import SUSTAINED
-from strandline.settings import ViewSettings
+from strandline.config.settings import ViewSettings
 from strandline.store import Store
 from strandline.views.table.table import Table
 

@@ -1,28 +1,23 @@
 """Strandline: one durable log, every view of it.
 
-The folders in the order in which data flows through them; each imports only those before it:
+Folders in the order of imports: each imports from those above it only.
 
-    errors.py record.py               what callers see: errors, values
-    memory.py                         who may take how much of it
-    schema.py view_config.py settings.py   what can be set, fields and types included
-    env/                              clock, disk, objects, process: the only door to the world
-    jobs.py                           background work with one life cycle
-    wal/                              1 durable: frames on disk, group commit, recovery
-    segment/                          2 sealed: immutable files of blocks
-    lake/                             3 cold: Parquet files in an object store, open to others
-    reservoir/                        pages of bytes, checkpointed into an object store
-    topic/                            4 one ordered log: append, read, delete, retain, checkpoint
-    views/                            5 shapes of topics: maps, queues, groups, series, measurements
-    query/                            6 asked: the command language, plans, remembered queries, SQL
-    inbox/ routers/                   what other processes have delivered; what topics forward
-    backup/                           copies of a store elsewhere, and stores made from them
-    wiring.py doors.py store.py       opens, wires, starts and stops
-    testing/                          the simulated world
-    pipelines/ spark/                 at scale: work on lakes, topics in Spark
-    wire/                             7 served: what crosses the network, as values
-    client/                           a store that is served elsewhere, with the same verbs
-    security/ server/ console/        who may do what; HTTP, SSE, WebSocket; pages for browsers
-    cli/ demo/                        the command line, and the tour
+    errors.py records.py schema.py   errors, records and field types that callers use
+    api/                             requests, responses and errors as they cross the network
+    config/                          settings of stores, views and pipelines; the memory budget
+    platform/                        clock, disk, object stores, processes, sockets, threads
+    lake/                            old records as Parquet files in an object store
+    reservoir/                       pages of bytes, checkpointed into an object store
+    log/                             the durable log: WAL, segments, topics, recovery, repair
+    views/                           key-value maps, queues, groups, series, metrics, tables
+    query/                           the query language, materialized queries, SQL
+    ingest/ routers/ backup/         appends of other processes; forwarding; copies of a store
+    assembly.py store.py             opens a store, connects its parts, starts and stops its jobs
+    testing/                         a simulated disk, clock, network and object store
+    pipelines/                       batch jobs over a store or a lake
+    client/ security/                a client for a served store; tokens and scopes
+    server/ console/ spark/          HTTP, SSE, WebSocket; web pages; Spark data source and jobs
+    cli/                             the command line
 
 Importing this package is quick: a name is imported from its module when it is first used.
 """
@@ -35,8 +30,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from strandline import lake
     from strandline.backup.backups import BackupInfo, Backups
-    from strandline.client.connecting import connect, connect_async
+    from strandline.client.connect import connect, connect_async
     from strandline.client.settings import ClientSettings
+    from strandline.config.settings import (
+        LakeSettings,
+        LimitSettings,
+        ObjectSettings,
+        PipelineSettings,
+        ReservoirSettings,
+        SegmentSettings,
+        Settings,
+        SpaceSettings,
+        TopicConfig,
+        ViewSettings,
+        WalSettings,
+    )
     from strandline.errors import (
         AlreadyThere,
         BatchTooLarge,
@@ -70,32 +78,19 @@ if TYPE_CHECKING:
         UnknownTopic,
         Unreachable,
     )
-    from strandline.record import Appended, Numbered, Record, Tombstone
-    from strandline.reservoir.map.map import PagedMap
-    from strandline.reservoir.map.spill import Spill
+    from strandline.log.health import Health
+    from strandline.log.read.page import Page
+    from strandline.log.state.statistics import TopicStatistics
+    from strandline.log.topic.topic import Topic
+    from strandline.records import Appended, Numbered, Record, Tombstone
+    from strandline.reservoir.btree.btree_map import PagedMap
+    from strandline.reservoir.btree.spill import Spill
     from strandline.reservoir.reservoir import Reservoir
     from strandline.reservoir.session import Session
-    from strandline.reservoir.versions import open_reservoir as reservoir
-    from strandline.reservoir.versions import version_name
-    from strandline.settings import (
-        LakeSettings,
-        LimitSettings,
-        ObjectSettings,
-        PipelineSettings,
-        ReservoirSettings,
-        SegmentSettings,
-        Settings,
-        SpaceSettings,
-        TopicConfig,
-        ViewSettings,
-        WalSettings,
-    )
+    from strandline.reservoir.stream_versions import open_reservoir as reservoir
+    from strandline.reservoir.stream_versions import version_name
     from strandline.store import Store
     from strandline.store import Store as open  # noqa: A004, N813 - strandline.open reads well
-    from strandline.topic.health import Health
-    from strandline.topic.page import Page
-    from strandline.topic.statistics import TopicStatistics
-    from strandline.topic.topic import Topic
     from strandline.views.kv.values import Delete, Put
 
 __all__ = [
@@ -169,7 +164,7 @@ __all__ = [
 
 _NAMES_BY_MODULE = {
     "backup.backups": "BackupInfo Backups",
-    "client.connecting": "connect connect_async",
+    "client.connect": "connect connect_async",
     "client.settings": "ClientSettings",
     "errors": (
         "AlreadyThere BatchTooLarge Closed Conflict Corrupt Denied DiskFull Fenced "
@@ -178,21 +173,21 @@ _NAMES_BY_MODULE = {
         "StrandlineError TooLarge TopicExists TopicFull Unavailable UnfitStore "
         "UnknownRouter UnknownTopic Unreachable"
     ),
-    "record": "Appended Numbered Record Tombstone",
-    "reservoir.map.map": "PagedMap",
-    "reservoir.map.spill": "Spill",
+    "records": "Appended Numbered Record Tombstone",
+    "reservoir.btree.btree_map": "PagedMap",
+    "reservoir.btree.spill": "Spill",
     "reservoir.reservoir": "Reservoir",
     "reservoir.session": "Session",
-    "reservoir.versions": "reservoir version_name",
-    "settings": (
+    "reservoir.stream_versions": "reservoir version_name",
+    "config.settings": (
         "LakeSettings LimitSettings ObjectSettings PipelineSettings ReservoirSettings "
         "SegmentSettings Settings SpaceSettings TopicConfig ViewSettings WalSettings"
     ),
     "store": "Store open",
-    "topic.health": "Health",
-    "topic.page": "Page",
-    "topic.statistics": "TopicStatistics",
-    "topic.topic": "Topic",
+    "log.health": "Health",
+    "log.read.page": "Page",
+    "log.state.statistics": "TopicStatistics",
+    "log.topic.topic": "Topic",
     "views.kv.values": "Delete Put",
 }
 _MODULE_OF = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
@@ -200,9 +195,8 @@ _OTHER_NAMES = {"open": "Store", "reservoir": "open_reservoir"}
 """Names that are exported under another one than their own."""
 
 _SUBMODULES = (
-    *("backup", "client", "doors", "env", "errors", "inbox", "jobs", "lake", "memory"),
-    *("pipeline_config", "record", "routers", "schema", "segment", "settings", "sizing", "store"),
-    *("topic", "view_config", "views", "wal", "wire", "wiring"),
+    *("api", "assembly", "backup", "client", "config", "errors", "ingest", "lake", "log"),
+    *("platform", "query", "records", "routers", "schema", "store", "store_views", "views"),
 )
 """Modules and packages that are attributes of this one without an import of their own."""
 

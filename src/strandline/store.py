@@ -1,8 +1,8 @@
 """Opens a store, wires its parts, starts and stops its jobs. Rules live with their nouns.
 
-Opening for writing: lock, identity, recover (``topic/recover.py``), deal with the last writer's end
-(``topic/reopen.py``), begin a new term, start the jobs. Closing is the reverse: stop the jobs,
-flush what waits in memory, sync, say so on the log, release the lock.
+Opening for writing: lock, identity, recovery (``log/recovery/recover.py``), fix-ups after the last
+writer (``log/recovery/after_recovery.py``), a new term, the jobs. Closing is the reverse: stop the
+jobs, flush what waits in memory, sync, say so on the log, release the lock.
 """
 
 from __future__ import annotations
@@ -12,42 +12,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 
-from strandline.backup.backups import BackupInfo, Backups, Place
-from strandline.backup.take import reach_of
-from strandline.doors import Doors
-from strandline.env import process
-from strandline.env.clock import Clock, SystemClock
-from strandline.env.disk import Disk, Lock, OsDisk
-from strandline.env.object_store import open_objects
-from strandline.env.objects import Objects
-from strandline.env.system_failures import as_unavailable
-from strandline.errors import Closed, Invalid
-from strandline.jobs import PASSING, Job
-from strandline.lake.lake import Lake
-from strandline.lake.sweep import Swept
-from strandline.routers.routers import TICK_S as ROUTERS_S
-from strandline.settings import Settings, TopicConfig, checked, topic_config
-from strandline.sizing import within_budget
-from strandline.topic import reopen, system
-from strandline.topic.checkpoint import Checkpointer
-from strandline.topic.ending import end_shard
-from strandline.topic.floors import enforce_all
-from strandline.topic.health import Health, health_of
-from strandline.topic.layout import Layout, checked_path
-from strandline.topic.pins import Pins
-from strandline.topic.progress import Progress, silent
-from strandline.topic.recover import Recovered, recover, recover_beside_writer
-from strandline.topic.scrubber import ScrubProgress
-from strandline.topic.sealer import Sealer
-from strandline.topic.space import SpaceWatch
-from strandline.topic.state import Gate, TopicState
-from strandline.topic.topic import Topic
-from strandline.topic.totals import Totals, totals_of
-from strandline.wal.committer import Committer
-from strandline.wal.numbers import LogNumbers
-from strandline.wal.reader import Reader
-from strandline.wal.shard import Shard
-from strandline.wiring import (
+from strandline.assembly import (
     Base,
     make_adopting,
     make_inbox,
@@ -58,6 +23,42 @@ from strandline.wiring import (
     telling,
     wire_lake,
 )
+from strandline.backup.backups import BackupInfo, Backups, Place
+from strandline.backup.create import reach_of
+from strandline.config.memory_limits import within_budget
+from strandline.config.settings import Settings, TopicConfig, checked, topic_config
+from strandline.errors import Closed, Invalid
+from strandline.lake.gc import Swept
+from strandline.lake.lake import Lake
+from strandline.log.checkpoint.checkpoint_job import Checkpointer
+from strandline.log.checkpoint.sealer import Sealer
+from strandline.log.files import system_file
+from strandline.log.files.disk_space import SpaceWatch
+from strandline.log.files.layout import Layout, checked_path
+from strandline.log.files.pins import Pins
+from strandline.log.health import Health, health_of
+from strandline.log.progress import Progress, silent
+from strandline.log.recovery import after_recovery
+from strandline.log.recovery.clean_close import end_shard
+from strandline.log.recovery.recover import Recovered, recover, recover_beside_writer
+from strandline.log.repair.scrub_job import ScrubProgress
+from strandline.log.retention.retention_floors import enforce_all
+from strandline.log.state.topic_state import Gate, TopicState
+from strandline.log.state.totals import Totals, totals_of
+from strandline.log.topic.topic import Topic
+from strandline.log.wal.committer import Committer
+from strandline.log.wal.reader import Reader
+from strandline.log.wal.shard import Shard
+from strandline.log.wal.stats import LogNumbers
+from strandline.platform import process
+from strandline.platform.background_jobs import PASSING, Job
+from strandline.platform.clock import Clock, SystemClock
+from strandline.platform.disk import Disk, Lock, OsDisk
+from strandline.platform.objectstore.cloud import open_objects
+from strandline.platform.objectstore.protocol import Objects
+from strandline.platform.system_errors import as_unavailable
+from strandline.routers.routers import TICK_S as ROUTERS_S
+from strandline.store_views import Doors
 
 SHARDS_MAX = 64
 _TICK_S = 1.0
@@ -323,14 +324,14 @@ class Store(Doors):
     def _open_for_writing(self, progress: Progress, *, start_jobs: bool) -> None:
         disk = self._disk
         owner = f"{process.process_id()} {disk.boot_id()}\n".encode()
-        self._lock = system.take_lock(disk, self.path, owner)
+        self._lock = system_file.take_lock(disk, self.path, owner)
         self._opened.callback(self._lock.release)
         shards = self._settings.wal.shards
-        store_id = system.ensure(disk, self.path, self._clock.now_us(), shards=shards)
+        store_id = system_file.ensure(disk, self.path, self._clock.now_us(), shards=shards)
         self._found = self._recover(store_id, progress)
         self._opened.callback(self._close_found)
         self._wire()
-        system.note_shards(disk, self.path, shards)
+        system_file.note_shards(disk, self.path, shards)
         process.tell_when_forked(self)
         if start_jobs:
             for job in self._jobs:
@@ -338,7 +339,7 @@ class Store(Doors):
                 job.start()
 
     def _open_for_reading(self, progress: Progress) -> None:
-        store_id = system.read(self._disk, self.path)
+        store_id = system_file.read(self._disk, self.path)
         self._found = self._recover(store_id, progress)
         self._opened.callback(self._close_found)
         trash = self._found.catalog.lake_trash
@@ -361,8 +362,8 @@ class Store(Doors):
         for directory in (layout.meta, *(layout.shard(number) for number in range(wal.shards))):
             disk.make_dirs(directory)
         for log in found.logs.values():
-            reopen.secure_tail(disk, log)
-            reopen.set_aside_cut_files(disk, log)
+            after_recovery.secure_tail(disk, log)
+            after_recovery.set_aside_cut_files(disk, log)
         self._shards = [
             Shard(make_writer(self._base, found, number)) for number in range(wal.shards)
         ]
@@ -401,8 +402,8 @@ class Store(Doors):
         self._adopting = make_adopting(self._base, self._views, self.id, self.relocate)
         self._space = SpaceWatch(disk, layout, self._shards, self._settings.space)
         self._space.make_room()
-        reopen.quarantine_orphans(disk, layout, roots, found)
-        reopen.declare_lost_tails(found, self._shards)
+        after_recovery.quarantine_orphans(disk, layout, roots, found)
+        after_recovery.declare_lost_tails(found, self._shards)
         self._routers.load()
         self._make_jobs()
 

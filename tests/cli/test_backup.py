@@ -7,7 +7,7 @@ import os
 import pytest
 
 import strandline
-from strandline.cli.failures import DAMAGED, WRONG_USE
+from strandline.cli.errors import DAMAGED, WRONG_USE
 
 
 @pytest.fixture

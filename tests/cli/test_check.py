@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import strandline
-from strandline.cli.opening import open_to_read
-from strandline.cli.read import Cursor
+from strandline.cli.open_store import open_to_read
+from strandline.cli.records.read import Cursor
 from tests.cli.conftest import Command
 
 

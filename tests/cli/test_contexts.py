@@ -13,7 +13,7 @@ import pytest
 
 import strandline
 from strandline.cli.options import Target
-from strandline.cli.places import place_of
+from strandline.cli.target import place_of
 from strandline.errors import Invalid
 from tests.cli.conftest import Command, Program
 

@@ -9,9 +9,9 @@ import sys
 import pytest
 
 import strandline
-from strandline.demo import crash, journal
-from strandline.demo.journal import Ack, Journal
-from strandline.demo.stage import Stage
+from examples.tour import crash, journal
+from examples.tour.journal import Ack, Journal
+from examples.tour.stage import Stage
 from tests.cli.conftest import SECONDS_MAX
 
 JAVA_SAYS = "WARNING: Using incubator modules: jdk.incubator.vector"
@@ -88,7 +88,7 @@ def test_a_journal_that_was_cut_short_holds_the_whole_messages():
 
 def _demo(folder, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "strandline.demo", *options],
+        [sys.executable, "-m", "examples.tour", *options],
         env=os.environ | {"TMPDIR": str(folder)},
         capture_output=True,
         text=True,

@@ -12,7 +12,7 @@ import re
 import pytest
 
 import strandline
-from strandline.cli.failures import WRONG_USE
+from strandline.cli.errors import WRONG_USE
 from strandline.cli.program import make_app
 from tests.cli.conftest import Command
 from tests.docs.test_command_line import _commands

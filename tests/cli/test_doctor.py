@@ -8,10 +8,10 @@ from collections import namedtuple
 import pytest
 
 import strandline
-from strandline.cli import doctor
-from strandline.env.object_store import open_objects
-from strandline.inbox import handover as handovers
-from strandline.inbox.handover import Handover
+from strandline.cli.maintenance import doctor
+from strandline.ingest import view_handoff_codec as handovers
+from strandline.ingest.view_handoff_codec import Handover
+from strandline.platform.objectstore.cloud import open_objects
 from tests.cli.conftest import Command
 
 GIB = 1 << 30

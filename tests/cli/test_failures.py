@@ -13,7 +13,7 @@ import pytest
 
 import strandline
 from strandline import errors
-from strandline.cli import failures
+from strandline.cli import errors as cli_errors
 from tests.cli.conftest import Answer, Command
 
 WRONG_USE = {
@@ -204,8 +204,8 @@ def test_a_path_that_cannot_be_used_is_said(command: Command, tmp_path, monkeypa
     ids=lambda error: type(error).__name__,
 )
 def test_every_error_has_a_message_a_hint_and_a_code(error: Exception):
-    message, hint = failures.explain(error)
-    code = failures.exit_code(error)
+    message, hint = cli_errors.explain(error)
+    code = cli_errors.exit_code(error)
 
     assert message
     assert hint

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import strandline
-from strandline.cli.failures import LOCKED, WRONG_USE
+from strandline.cli.errors import LOCKED, WRONG_USE
 from tests.cli.conftest import Command
 
 

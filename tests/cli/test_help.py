@@ -23,7 +23,7 @@ COLUMNS = 80
 SUMMARIES = {name: each.summary for group in COMMANDS.values() for name, each in group.items()}
 HEAVY = {
     *("numpy", "pyarrow", "pandas", "duckdb", "msgspec", "obstore", "structlog", "uvloop"),
-    *("starlette", "httpx2", "rich", "cyclopts", "strandline.store", "strandline.settings"),
+    *("starlette", "httpx2", "rich", "cyclopts", "strandline.store", "strandline.config.settings"),
 }
 IMPORTED = f"""
 import sys

@@ -10,7 +10,7 @@ import os
 import pytest
 
 import strandline
-from strandline.cli.failures import FAILED, LOCKED, WRONG_USE
+from strandline.cli.errors import FAILED, LOCKED, WRONG_USE
 from tests.cli.conftest import SECONDS_MAX, Answer, Command, Program, read_until
 
 

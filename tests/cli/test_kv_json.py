@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.cli.failures import FAILED, WRONG_USE
+from strandline.cli.errors import FAILED, WRONG_USE
 from tests.cli.conftest import Command, Program
 
 ADA = '{"city": "London", "born": {"year": 1815}, "notes": ["a", "b"]}'

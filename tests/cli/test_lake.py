@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import strandline
-from strandline.cli.opening import open_to_write
+from strandline.cli.open_store import open_to_write
 from tests.cli.conftest import Command
 from tests.unit.lake.small_lake import fill, open_small
 

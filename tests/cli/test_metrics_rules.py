@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import strandline
-from strandline.cli.failures import FAILED, WRONG_USE
+from strandline.cli.errors import FAILED, WRONG_USE
 from tests.cli.conftest import Command
 
 HOUR_NS = 3_600_000_000_000

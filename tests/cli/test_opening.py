@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import strandline
-from strandline.cli.opening import look_again, open_to_read, read_again
+from strandline.cli.open_store import look_again, open_to_read, read_again
 from strandline.errors import Closed
 
 

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from strandline.lake import outside
+from strandline.lake import external_reader
 from tests.cli.conftest import Command
 from tests.unit.lake.small_lake import fill, open_small
 
@@ -20,7 +20,7 @@ def cold(command: Command, data_dir: str) -> Command:
 
 
 def _damage(data_dir: str) -> str:
-    path = outside.files(f"{data_dir}/lake", "orders").files[1].url
+    path = external_reader.files(f"{data_dir}/lake", "orders").files[1].url
     with open(path, "r+b") as file:
         file.seek(300)
         byte = file.read(1)
@@ -49,7 +49,7 @@ def test_compact_merges_and_sums_up(cold: Command, data_dir: str):
     assert (done["files_before"], done["files_after"], done["groups"]) == (4, 1, 1)
     assert (done["rows_after"], done["rows_dropped"], done["skipped"]) == (400, 0, [])
     assert done["engine"] == "embedded"
-    assert len(outside.files(f"{data_dir}/lake", "orders").files) == 1
+    assert len(external_reader.files(f"{data_dir}/lake", "orders").files) == 1
     records = cold("read", "orders", "--all", "--output", "jsonl").json_lines
     assert [record["seq"] for record in records] == list(range(1, 501))
 
@@ -72,7 +72,7 @@ def test_a_dry_run_says_what_would_be_done(cold: Command, data_dir: str):
     assert told.code == 0
     assert "1 groups of files would be merged" in told.out
     assert "4 before, 1 after" in told.out
-    assert len(outside.files(f"{data_dir}/lake", "orders").files) == 4
+    assert len(external_reader.files(f"{data_dir}/lake", "orders").files) == 4
 
 
 def test_compact_needs_only_the_lake(cold: Command, data_dir: str):
@@ -82,7 +82,7 @@ def test_compact_needs_only_the_lake(cold: Command, data_dir: str):
     answer = cold("pipeline", "run", "compact", "--lake-url", f"{data_dir}-lake")
 
     assert answer.code == 0
-    assert len(outside.files(f"{data_dir}-lake", "orders").files) == 1
+    assert len(external_reader.files(f"{data_dir}-lake", "orders").files) == 1
 
 
 @pytest.mark.parametrize("pipeline", ["compact", "scrub"])

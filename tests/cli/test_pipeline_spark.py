@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from strandline.cli.engines import settings_of
-from strandline.cli.failures import WRONG_USE, explain
-from strandline.cli.progress import Steps
+from strandline.cli.engine_options import settings_of
+from strandline.cli.errors import WRONG_USE, explain
+from strandline.cli.output.progress import Steps
 from strandline.errors import Invalid, Unreachable
 from tests.cli.conftest import PROGRAM, Command
 from tests.unit.lake.small_lake import fill, open_small
 
 pytest.importorskip("pyspark")
 
-from strandline.spark import failures
+from strandline.spark import errors as spark_errors
 from strandline.spark.sessions import check_master
 
 SPARK = ("--engine", "spark")
@@ -110,7 +110,7 @@ def test_an_unreachable_master_is_not_blamed_on_the_disk():
         check_master("spark://127.0.0.1:1")
     errors = [caught.value]
     for text in ("Master removed our application", "Python worker failed to connect back"):
-        found = failures.explain(RuntimeError(text))
+        found = spark_errors.explain(RuntimeError(text))
         assert found is not None
         errors.append(found)
 
@@ -123,7 +123,7 @@ def test_an_unreachable_master_is_not_blamed_on_the_disk():
 
 def test_the_last_line_of_progress_says_that_it_is_done(monkeypatch, capsys):
     now_s = [0.0]
-    monkeypatch.setattr("strandline.cli.progress.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr("strandline.cli.output.progress.time.monotonic", lambda: now_s[0])
 
     with Steps() as steps:
         for now_s[0], done in ((1.0, 1), (12.0, 5), (13.0, 9), (14.0, 10), (15.0, 10)):

@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from strandline.cli.prompt import Prompt
+from strandline.cli.input.repl import Prompt
 from tests.cli.conftest import SECONDS_MAX, Program, Terminal
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 import strandline
-from strandline.cli.failures import FAILED, LOCKED, WRONG_USE
+from strandline.cli.errors import FAILED, LOCKED, WRONG_USE
 from tests.cli.conftest import SECONDS_MAX, Command, Program, Terminal
 
 

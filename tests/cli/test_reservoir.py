@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 import strandline
-from strandline.cli.failures import DAMAGED, FAILED, WRONG_USE
-from strandline.reservoir import codec, keys
-from strandline.settings import ReservoirSettings
+from strandline.cli.errors import DAMAGED, FAILED, WRONG_USE
+from strandline.config.settings import ReservoirSettings
+from strandline.reservoir import object_keys
+from strandline.reservoir.data_files import data_file_codec
 from tests.cli.conftest import SECONDS_MAX, Command, Program, Terminal
 
 SMALL = ReservoirSettings(file_bytes=2_000, snapshot_interval=4, keep_versions=5)
@@ -39,7 +40,7 @@ def path_of(url: str, key: str) -> Path:
 
 
 def newest(url: str) -> Path:
-    return sorted(path_of(url, keys.CHECKPOINTS).iterdir())[-1]
+    return sorted(path_of(url, object_keys.CHECKPOINTS).iterdir())[-1]
 
 
 def flip(path: Path, offset: int) -> None:
@@ -141,7 +142,7 @@ def test_a_whole_reservoir_is_good(command: Command, url: str):
 def test_a_damaged_page_is_a_line_with_object_byte_and_page(command: Command, url: str):
     with strandline.reservoir(url, readonly=True) as reservoir:
         place = reservoir.place(20)
-    key = keys.file_key(place.file_id)
+    key = object_keys.file_key(place.file_id)
     flip(path_of(url, key), place.offset)
 
     answer = command("reservoir", "verify", url)
@@ -260,7 +261,7 @@ def test_a_missing_reservoir_is_told_with_what_to_do(command: Command, verb: str
 def test_a_newer_format_says_upgrade(command: Command, url: str):
     stored = bytearray(newest(url).read_bytes())
     stored[-60] = 2
-    stored[-8:] = codec.crc64(bytes(stored[-64:-8])).to_bytes(8, "little")
+    stored[-8:] = data_file_codec.crc64(bytes(stored[-64:-8])).to_bytes(8, "little")
     newest(url).write_bytes(stored)
 
     answers = [command("reservoir", verb, url) for verb in ("inspect", "verify", "clean")]
@@ -272,7 +273,7 @@ def test_a_newer_format_says_upgrade(command: Command, url: str):
 def test_verify_shows_how_far_it_is(command: Command, url: str, monkeypatch: pytest.MonkeyPatch):
     shown = []
     monkeypatch.setattr(
-        "strandline.cli.progress.Bar.show", lambda bar, what, done, total: shown.append(what)
+        "strandline.cli.output.progress.Bar.show", lambda bar, what, done, total: shown.append(what)
     )
 
     command("reservoir", "verify", url)

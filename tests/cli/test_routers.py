@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.cli.failures import WRONG_USE
+from strandline.cli.errors import WRONG_USE
 from tests.cli.conftest import Command
 
 

@@ -7,8 +7,8 @@ import io
 import pytest
 
 import strandline
-from strandline.cli.failures import FAILED, WRONG_USE
-from strandline.cli.run import commands_of
+from strandline.cli.errors import FAILED, WRONG_USE
+from strandline.cli.query.run import commands_of
 from tests.cli.conftest import Command
 
 DEFINE = 'DEFINE pay FIELDS {amount: "f64", cur: ["EUR", "USD"], at: "datetime"}'

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import strandline
-from strandline.cli.failures import DAMAGED
+from strandline.cli.errors import DAMAGED
 from tests.cli.conftest import Command
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import strandline
-from strandline.wiring import RUNS_TOPIC
+from strandline.assembly import RUNS_TOPIC
 from tests.cli.conftest import SECONDS_MAX, Command, Program, read_until
 from tests.unit.lake.small_lake import fill, open_small
 
@@ -207,7 +207,7 @@ def _child_of(parent: int) -> int:
 
 
 def _is_run(command_line: bytes) -> bool:
-    return b"strandline.pipelines.schedule.child" in command_line
+    return b"strandline.pipelines.schedule.worker_main" in command_line
 
 
 def _command_line(process: int) -> bytes:

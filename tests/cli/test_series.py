@@ -7,7 +7,7 @@ import time
 import pytest
 
 import strandline
-from strandline.cli.failures import FAILED, LOCKED, WRONG_USE
+from strandline.cli.errors import FAILED, LOCKED, WRONG_USE
 from tests.cli.conftest import Command, Program
 
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import strandline
-from strandline.cli.cells import Made
-from strandline.cli.columnar import CsvOutput
+from strandline.cli.output.columnar import CsvOutput
+from strandline.cli.output.formatting import Made
 from strandline.errors import Invalid
 from tests.cli.conftest import Command, Program, Terminal
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import strandline
-from strandline.cli.failures import WRONG_USE
+from strandline.cli.errors import WRONG_USE
 from tests.cli.conftest import SECONDS_MAX, Command, Program
 
 

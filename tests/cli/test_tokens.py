@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 import strandline
-from strandline.cli.failures import DAMAGED, LOCKED, WRONG_USE
-from strandline.env.clock import SystemClock
-from strandline.env.disk import OsDisk
-from strandline.security import audit, registry
-from strandline.security.registry import Registry
+from strandline.cli.errors import DAMAGED, LOCKED, WRONG_USE
+from strandline.platform.clock import SystemClock
+from strandline.platform.disk import OsDisk
+from strandline.security import audit, token_store
+from strandline.security.token_store import Registry
 from tests.cli.conftest import Command, Program
 
 
@@ -85,7 +85,7 @@ def test_what_is_not_there_is_not_revoked(command: Command, options: list[str]):
 def test_damaged_tokens_can_be_ended_so_that_a_server_starts_again(command: Command, data_dir: str):
     made = created(command, "--scopes", "all")
     with strandline.open(data_dir) as store:
-        store.kv(registry.TOPIC).put(f"token:{made['id']}", b"{}")
+        store.kv(token_store.TOPIC).put(f"token:{made['id']}", b"{}")
 
     listed = command("token", "ls")
     ended = command("token", "revoke", "--all")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import strandline
+from strandline.cli.open_view import Looking, look
 from strandline.cli.options import ViewTarget
-from strandline.cli.viewing import Looking, look
-from strandline.settings import ReservoirSettings, Settings, ViewSettings
+from strandline.config.settings import ReservoirSettings, Settings, ViewSettings
 from strandline.store import Store
 
 KEYS = 2000

@@ -10,7 +10,7 @@ import re
 import pytest
 
 import strandline
-from strandline.cli.failures import LOCKED, WRONG_USE
+from strandline.cli.errors import LOCKED, WRONG_USE
 from tests.cli.conftest import Command
 
 KINDS = ("kv", "queue", "series", "metrics")

@@ -18,14 +18,14 @@ from strandline import (
     Unavailable,
     Unreachable,
 )
+from strandline.api.results import RESULT_COLUMN
+from strandline.client.blocking.endpoint import RemoteRoute
 from strandline.client.blocking.groups import RemoteMember
 from strandline.client.blocking.kv import RemoteKv
 from strandline.client.blocking.queue import RemoteQueue
-from strandline.client.blocking.route import RemoteRoute
 from strandline.client.blocking.topic import RemoteTopic
-from strandline.server.arrow_streams import ipc_of
+from strandline.server.http.arrow_streams import ipc_of
 from strandline.views.queue.job import Ticket
-from strandline.wire.results import RESULT_COLUMN
 from tests.client.scripted import Line, problem, scripted
 
 CUT = Line(0)

@@ -17,9 +17,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from strandline import pipelines
-from strandline.settings import LakeSettings
-from strandline.spark import SparkEngine, explain, plain_errors, questions, register, session, table
-from strandline.spark.rows import frame_of
+from strandline.config.settings import LakeSettings
+from strandline.spark import SparkEngine, explain, plain_errors, register, session, table
+from strandline.spark.sql import query as sql_query
+from strandline.spark.tables.event_rows import frame_of
 from tests.cluster import gates
 from tests.spark.stores import Row, all_rows, rows
 from tests.unit.lake.small_lake import fill, open_small
@@ -93,7 +94,7 @@ def materialize(master: str, store: str, gate: str) -> pipelines.MaterializeSumm
         made = frame_of(*given)
         return made.withColumn("n", passing("n")) if "n" in made.columns else made
 
-    setattr(questions, frame_of.__name__, gated)
+    setattr(sql_query, frame_of.__name__, gated)
     return pipelines.materialize(store, engine=SparkEngine(spark))
 
 

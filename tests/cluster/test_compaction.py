@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.lake import outside
+from strandline.lake import external_reader
 from strandline.pipelines import scrub
 from tests.cluster.kills import drawn, kill_after, kill_who_waits, long_only
 from tests.cluster.standalone import Cluster, until
@@ -31,8 +31,8 @@ def make(path: str) -> None:
         store.relocate()
 
 
-def files(path: str) -> list[outside.FileFacts]:
-    return outside.files(f"{path}/lake", "orders").files
+def files(path: str) -> list[external_reader.FileFacts]:
+    return external_reader.files(f"{path}/lake", "orders").files
 
 
 def compact_under_kills(cluster: Cluster, store: str, gate: Path, kills: int) -> None:

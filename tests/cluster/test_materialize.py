@@ -16,7 +16,7 @@ import strandline
 from strandline.store import Store
 from tests.cluster.kills import drawn, kill_after, kill_who_waits, long_only
 from tests.cluster.standalone import Cluster
-from tests.unit.query.remember.world import alike
+from tests.unit.query.materialized.world import alike
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 QUERY = "QUERY pay COUNT, TOTAL n, COUNT UNIQUE user, MAX amount BY cur"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from strandline.env.direct_file import DIRECT_BLOCK, OsDirectFile
-from strandline.env.disk import Disk, OsDisk
+from strandline.platform.direct_file import DIRECT_BLOCK, OsDirectFile
+from strandline.platform.disk import Disk, OsDisk
 from strandline.testing.sim_disk import SimDisk
 
 SIZE = 3 * DIRECT_BLOCK + 700

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.env.disk import Disk, OsDisk
+from strandline.platform.disk import Disk, OsDisk
 from strandline.testing.sim_disk import SimDisk
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.env.disk import Disk, OsDisk
+from strandline.platform.disk import Disk, OsDisk
 from strandline.testing.sim_disk import SimDisk
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 
 import strandline
-from strandline.settings import (
+from strandline.config.settings import (
     LakeSettings,
     SegmentSettings,
     Settings,

@@ -10,10 +10,10 @@ import functools
 
 import msgspec
 
+from strandline.config.settings import ReservoirSettings
 from strandline.errors import Corrupt, NotFound
-from strandline.reservoir import checkpoint, keys, recovery
+from strandline.reservoir import checkpoint_codec, object_keys, recovery
 from strandline.reservoir.reservoir import Reservoir
-from strandline.settings import ReservoirSettings
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
@@ -155,13 +155,15 @@ def used_bytes(whole: Small) -> dict[str, set[int]]:
     used: dict[str, set[int]] = {key: set() for key in whole.keys}
     for row in found.state.rows:
         if row.version >= found.state.snapshot_version:
-            used[keys.checkpoint_key(row.version)].update(range(row.offset, row.offset + row.size))
-    newest = keys.checkpoint_key(found.version)
+            used[object_keys.checkpoint_key(row.version)].update(
+                range(row.offset, row.offset + row.size)
+            )
+    newest = object_keys.checkpoint_key(found.version)
     size = len(whole.data(newest))
-    footer = checkpoint.decode_footer(whole.data(newest)[-64:], newest, size)
+    footer = checkpoint_codec.decode_footer(whole.data(newest)[-64:], newest, size)
     used[newest].update(range(footer.checkpoint_offset, size))
     _, rows = found.state.pages.everything()
     for row in rows.tolist():
         file_id, offset, length, _ = row
-        used[keys.file_key(file_id)].update(range(offset, offset + length))
+        used[object_keys.file_key(file_id)].update(range(offset, offset + length))
     return used

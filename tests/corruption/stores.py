@@ -9,16 +9,16 @@ from __future__ import annotations
 import functools
 
 import strandline
+from strandline.config.settings import SegmentSettings, Settings, SpaceSettings, WalSettings
 from strandline.errors import Corrupt, NewerFormat, NotAStore, StrandlineError
-from strandline.settings import SegmentSettings, Settings, SpaceSettings, WalSettings
+from strandline.log.files import checkpoint_codec as root_file
+from strandline.log.files import system_file
+from strandline.log.repair.inspect import FrameSummary, wal_frames
+from strandline.log.repair.salvage import index_of
+from strandline.log.wal.codec import FILE_HEADER_SIZE, store_seed
 from strandline.store import Store
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
-from strandline.topic import root as root_file
-from strandline.topic import system
-from strandline.topic.inspect import FrameSummary, wal_frames
-from strandline.topic.rescue import index_of
-from strandline.wal.codec import FILE_HEADER_SIZE, store_seed
 
 ROOT = "/data"
 WAL_FILE_SIZE = 4096
@@ -213,7 +213,7 @@ def checked_bytes(disk: SimDisk, path: str) -> set[int]:
     if "/wal/" in path:
         return _checked_in_log(disk, path)
     if path.endswith(".seg"):
-        store_id = system.read(disk, ROOT)
+        store_id = system_file.read(disk, ROOT)
         index = index_of(memoryview(content), store_seed(store_id))
         assert index is not None
         starts, sizes = index.offset.tolist(), index.stored_size.tolist()
@@ -225,7 +225,7 @@ def checked_bytes(disk: SimDisk, path: str) -> set[int]:
 
 def _checked_in_log(disk: SimDisk, path: str) -> set[int]:
     """The frames that the newest checkpoint does not cover, without padding, and their header."""
-    root, _ = root_file.load(disk, f"{ROOT}/meta", system.read(disk, ROOT))
+    root, _ = root_file.load(disk, f"{ROOT}/meta", system_file.read(disk, ROOT))
     checked: set[int] = set()
     for frame in frames_in(disk, path):
         if frame.lsn >= root.replay_lsn(0):

@@ -9,12 +9,12 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import Corrupt
+from strandline.log.files import system_file
+from strandline.log.repair.inspect import inspect_store
+from strandline.log.repair.repair import repair_store
+from strandline.log.repair.verify import verify_store
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
-from strandline.topic import system
-from strandline.topic.inspect import inspect_store
-from strandline.topic.repair import repair_store
-from strandline.topic.verify import verify_store
 from tests.corruption.stores import (
     ROOT,
     closed_store,
@@ -59,7 +59,7 @@ def _log_alone(disk: SimDisk) -> None:
 
 
 def _ids(*disks: SimDisk) -> list[str]:
-    return [system.read(disk, ROOT).hex() for disk in disks]
+    return [system_file.read(disk, ROOT).hex() for disk in disks]
 
 
 @pytest.mark.parametrize("readonly", [False, True])

@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 import strandline
-from strandline.record import Record
-from strandline.settings import WalSettings
+from strandline.config.settings import WalSettings
+from strandline.records import Record
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
 from tests.corruption.stores import (

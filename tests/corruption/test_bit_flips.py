@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import Corrupt
-from strandline.record import Record, Tombstone
+from strandline.records import Record, Tombstone
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
 from tests.corruption.stores import (

@@ -12,12 +12,12 @@ import errno
 import pytest
 
 from strandline.errors import Corrupt, Unavailable
+from strandline.log.files import system_file
+from strandline.log.repair.salvage import index_of
+from strandline.log.wal.codec import store_seed
 from strandline.store import Store
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
-from strandline.topic import system
-from strandline.topic.rescue import index_of
-from strandline.wal.codec import store_seed
 from tests.corruption.stores import ROOT, data_paths, flipped, opened, replaced
 
 PAYLOADS = [b"record %d" % number for number in range(1, 41)]
@@ -161,7 +161,7 @@ def _disk_with(kind: str, *, block: int) -> SimDisk:
     """The same with a flipped bit in one block of a segment."""
     disk = _built()
     content = memoryview(disk.read(_segments(disk, kind)[0]))
-    index = index_of(content, store_seed(system.read(disk, ROOT)))
+    index = index_of(content, store_seed(system_file.read(disk, ROOT)))
     assert index is not None
     return _damaged(disk, kind, offset=int(index.offset[block]) + 60)
 

@@ -14,10 +14,8 @@ import msgspec
 import pytest
 
 import strandline
-from strandline.cli.verification import verify_all
-from strandline.inbox import delivery
-from strandline.pipelines.schedule.ledger import Ledger
-from strandline.settings import (
+from strandline.cli.maintenance.verification import verify_all
+from strandline.config.settings import (
     LakeSettings,
     ReservoirSettings,
     SegmentSettings,
@@ -26,6 +24,8 @@ from strandline.settings import (
     ViewSettings,
     WalSettings,
 )
+from strandline.ingest import delivery_codec
+from strandline.pipelines.schedule.run_state import Ledger
 from strandline.store import Store
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
@@ -95,12 +95,13 @@ def disk() -> SimDisk:
     ledger = Ledger(PATH, disk)
     disk.make_dirs(f"{PATH}/schedule")
     ledger.save("nightly", ledger.first_seen(1))
-    found = delivery.Delivery(
+    found = delivery_codec.Delivery(
         store_id=store.id, topic="t", producer="p", number=1, attempt="a", made_us=1, files=()
     )
     disk.make_dirs(f"{PATH}/incoming/pending")
     disk.durable_replace(
-        f"{PATH}/incoming/pending/{delivery.name_of('t', 'p', 1)}", delivery.encode(found)
+        f"{PATH}/incoming/pending/{delivery_codec.name_of('t', 'p', 1)}",
+        delivery_codec.encode(found),
     )
     return disk.kill()
 

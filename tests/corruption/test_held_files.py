@@ -15,9 +15,9 @@ import functools
 import pytest
 
 from strandline.errors import Corrupt
+from strandline.log.repair.verify import verify_store
 from strandline.store import Store
 from strandline.testing.sim_disk import SimDisk
-from strandline.topic.verify import verify_store
 from tests.corruption.test_held_parts import MARK, PARTS, HeldWorld, _files
 
 RESTS_ON = ("/data/SYSTEM", "/data/wal/", "/data/meta/")

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import pytest
 
+from strandline.config.settings import SegmentSettings, Settings, SpaceSettings, WalSettings
 from strandline.errors import Corrupt, Unavailable
-from strandline.routers import ledger
-from strandline.security.registry import Registry
+from strandline.routers import router_store
 from strandline.security.scopes import parse
-from strandline.settings import SegmentSettings, Settings, SpaceSettings, WalSettings
+from strandline.security.token_store import Registry
 from strandline.store import Store
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
@@ -124,7 +124,7 @@ def test_damaged_definitions_hold_all_routers_and_nothing_overwrites_them():
 
     world.store = world.opened()
 
-    assert [each for each in world.store.health().reasons if ledger.TOPIC in each]
+    assert [each for each in world.store.health().reasons if router_store.TOPIC in each]
     assert world.data("other") == [b"kept"]
     world.store.topic("other").append(b"more")
     with pytest.raises(Unavailable):

@@ -10,8 +10,8 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import Corrupt, StrandlineError
+from strandline.log.repair.verify import VerifyReport, verify_store
 from strandline.testing.sim_objects import SimObjects
-from strandline.topic.verify import VerifyReport, verify_store
 from tests.corruption.lakes import (
     copy_of,
     expected,

@@ -7,15 +7,15 @@ import msgspec
 import pytest
 
 from strandline.errors import StrandlineError
-from strandline.lake import terms
+from strandline.lake.manifest import fencing
+from strandline.log.files import checkpoint_codec as root_file
+from strandline.log.files import system_file
+from strandline.log.files.checkpoint_codec import Root
+from strandline.log.repair.verify import verify_store
 from strandline.store import Store
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
-from strandline.topic import root as root_file
-from strandline.topic import system
-from strandline.topic.root import Root
-from strandline.topic.verify import verify_store
 from tests.corruption.lakes import BATCH, opened, settings
 from tests.corruption.stores import ROOT
 from tests.unit.views.table.world import fill, numbers, table_of
@@ -89,7 +89,7 @@ def test_another_lake_of_the_same_store_is_refused():
     disk, objects = written()
     other, clock = SimObjects(name="sim://second"), SimClock()
     clock.advance(60.0)
-    terms.check_identity(other, system.read(disk, ROOT), clock)
+    fencing.check_identity(other, system_file.read(disk, ROOT), clock)
 
     with opened(disk, other) as store:
         told = refused(store)

@@ -16,13 +16,13 @@ import msgspec
 import pytest
 
 from strandline.errors import Corrupt, Locked, NotAStore
-from strandline.record import Record, Tombstone
-from strandline.testing.calls import STEPS
+from strandline.log.repair.inspect import inspect_store
+from strandline.log.repair.repair import Lost, RepairReport, repair_store
+from strandline.log.repair.verify import verify_store
+from strandline.records import Record, Tombstone
+from strandline.testing.fault_injection import STEPS
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
-from strandline.topic.inspect import inspect_store
-from strandline.topic.repair import Lost, RepairReport, repair_store
-from strandline.topic.verify import verify_store
 from tests.corruption.accidents import struck
 from tests.corruption.stores import (
     ROOT,

@@ -9,12 +9,12 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import Unavailable
-from strandline.record import Record
+from strandline.log.repair.repair import RepairReport, repair_store
+from strandline.log.repair.verify import verify_store
+from strandline.records import Record
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
-from strandline.topic.repair import RepairReport, repair_store
-from strandline.topic.verify import verify_store
 from tests.corruption.lakes import copy_of, expected, lake_store, opened, settings
 from tests.corruption.stores import ROOT, content_of, data_paths, flipped
 

@@ -13,7 +13,7 @@ import itertools
 import pytest
 
 from strandline.errors import Corrupt
-from strandline.reservoir import keys
+from strandline.reservoir import object_keys
 from strandline.testing.sim_objects import SimObjects
 from tests.corruption.reservoirs import (
     GREEDY,
@@ -40,8 +40,8 @@ def test_the_small_reservoir_has_every_kind_of_object():
     assert any(row.is_snapshot and row.is_bundle for row in state.rows)
     assert any(row.is_bundle and not row.is_snapshot for row in state.rows)
     assert any(not row.is_bundle for row in state.rows)
-    assert any(keys.is_bundle(file_id) for file_id in state.files.live)
-    assert any(not keys.is_bundle(file_id) for file_id in state.files.live)
+    assert any(object_keys.is_bundle(file_id) for file_id in state.files.live)
+    assert any(not object_keys.is_bundle(file_id) for file_id in state.files.live)
     assert state.files.garbage
     assert found.recovered.version == whole.newest
     assert not outcome(whole.objects.fork(), whole).noticed
@@ -92,7 +92,7 @@ def test_an_object_that_is_cut_short_is_noticed_or_of_no_use(steps, step):
 @pytest.mark.parametrize("steps", SIZES)
 def test_an_object_with_more_at_its_end_is_noticed_or_of_no_use(steps):
     whole = small(steps=steps)
-    newest = keys.checkpoint_key(whole.newest)
+    newest = object_keys.checkpoint_key(whole.newest)
     for key in whole.keys:
         found = outcome(with_object(whole.objects, key, whole.data(key) + b"more"), whole)
 
@@ -140,7 +140,7 @@ def test_an_object_of_another_reservoir_in_its_place_is_noticed(steps):
 def test_an_object_that_is_gone_is_noticed(steps):
     whole = small(steps=steps)
     used = used_bytes(whole)
-    newest = keys.checkpoint_key(whole.newest)
+    newest = object_keys.checkpoint_key(whole.newest)
     for key in whole.keys:
         if key == newest:
             continue
@@ -153,7 +153,7 @@ def test_an_object_that_is_gone_is_noticed(steps):
 def test_without_its_newest_version_a_reservoir_is_what_it_was_before():
     """Nobody can tell that from a writer who died just before; and it is whole."""
     whole = small()
-    damaged = without(whole.objects, keys.checkpoint_key(whole.newest))
+    damaged = without(whole.objects, object_keys.checkpoint_key(whole.newest))
 
     with opened(damaged) as found:
         assert found.recovered.version == whole.newest - 1
@@ -165,7 +165,7 @@ def test_without_its_newest_version_a_reservoir_is_what_it_was_before():
 def test_data_files_without_any_checkpoint_are_no_empty_reservoir():
     whole = small()
     objects = whole.objects.fork()
-    objects.delete([key for key in whole.keys if keys.version_of(key) is not None])
+    objects.delete([key for key in whole.keys if object_keys.version_of(key) is not None])
     before = objects.snapshot()
 
     with pytest.raises(Corrupt, match="no checkpoint"):
@@ -178,7 +178,7 @@ def test_a_reservoir_of_which_no_version_can_be_read_is_refused_and_left_alone()
     whole = small()
     objects = whole.objects
     for key in whole.keys:
-        if keys.version_of(key) is not None:
+        if object_keys.version_of(key) is not None:
             objects = with_object(
                 objects, key, flipped(whole.data(key), len(whole.data(key)) - 1, 0)
             )
@@ -210,7 +210,7 @@ def test_damage_is_never_copied_into_a_new_file(step):
 
 def _files_with_pages(whole: Small) -> set[str]:
     with opened(whole.objects.fork(), readonly=True) as found:
-        return {keys.file_key(file_id) for file_id in found._state.files.live}
+        return {object_keys.file_key(file_id) for file_id in found._state.files.live}
 
 
 def _wrong_after_work(objects: SimObjects, expected: dict[int, bytes]) -> list[int]:

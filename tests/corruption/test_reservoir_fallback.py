@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import Corrupt
-from strandline.reservoir import checkpoint, keys
+from strandline.reservoir import checkpoint_codec, object_keys
 from strandline.reservoir.reservoir import Reservoir
 from strandline.testing.sim_objects import SimObjects
 from tests.corruption.reservoirs import PAGES, Small, opened, small, with_object
@@ -19,9 +19,11 @@ from tests.corruption.stores import flipped
 
 def _damaged(whole: Small, back: int) -> SimObjects:
     """One bit in a version's own part, which all later ones need."""
-    key = keys.checkpoint_key(whole.newest - back)
+    key = object_keys.checkpoint_key(whole.newest - back)
     content = whole.data(key)
-    footer = checkpoint.decode_footer(content[-checkpoint.FOOTER_SIZE :], key, len(content))
+    footer = checkpoint_codec.decode_footer(
+        content[-checkpoint_codec.FOOTER_SIZE :], key, len(content)
+    )
     return with_object(whole.objects, key, flipped(content, footer.registry_offset - 9, 3))
 
 
@@ -80,7 +82,7 @@ def test_who_repairs_the_damage_can_still_read_what_was_passed_over():
     with opened(objects, seed=3) as again:
         _work(again)
 
-    key = keys.checkpoint_key(whole.newest)
+    key = object_keys.checkpoint_key(whole.newest)
     repaired = with_object(objects, key, whole.data(key))
     with Reservoir(repaired, at=whole.newest, readonly=True) as old:
         assert _pages(old) == whole.states[whole.newest]
@@ -106,13 +108,13 @@ def test_clean_deletes_what_was_set_aside_and_nothing_else(when):
 
     assert deleted > 0
     now = objects.snapshot()
-    assert keys.checkpoint_key(whole.newest) not in now
+    assert object_keys.checkpoint_key(whole.newest) not in now
     with opened(objects, seed=4) as again:
         assert not again.recovered.passed_over
         assert not again.recovered.missing
         assert _pages(again) == state
         live, garbage = again._state.files.live, again._state.files.garbage
-        stored = {keys.file_of(key) for key in objects.snapshot()} - {None}
+        stored = {object_keys.file_of(key) for key in objects.snapshot()} - {None}
         assert stored <= live.keys() | garbage.keys()
 
 
@@ -138,7 +140,7 @@ def test_a_second_damage_after_a_fallback_falls_back_once_more():
             session.write(1, b"lost in the second")
             session.commit()
         found.checkpoint()
-    key = keys.checkpoint_key(version + 1)
+    key = object_keys.checkpoint_key(version + 1)
     content = objects.snapshot()[key].data
     objects = with_object(objects, key, flipped(content, len(content) - 1, 0))
     before = objects.snapshot()

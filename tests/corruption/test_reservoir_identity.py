@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from strandline.errors import Corrupt
-from strandline.reservoir import codec, keys, recovery
-from strandline.reservoir.reading import PageReader
+from strandline.reservoir import object_keys, recovery
+from strandline.reservoir.data_files import data_file_codec
+from strandline.reservoir.page_reader import PageReader
 from tests.corruption.reservoirs import Small, opened, outcome, small, with_object
 
 DATA = b"the same bytes"
@@ -18,10 +19,10 @@ DATA = b"the same bytes"
 
 def test_the_checksum_of_a_page_covers_its_bytes_its_id_and_its_file():
     sums = {
-        codec.page_checksum(data, page_id, file_id)
+        data_file_codec.page_checksum(data, page_id, file_id)
         for data in (DATA, DATA[:-1])
         for page_id in (1, 2, 1 << 40)
-        for file_id in (1, 2, keys.bundle_id(7), keys.data_file_id(7, 1))
+        for file_id in (1, 2, object_keys.bundle_id(7), object_keys.data_file_id(7, 1))
     }
 
     assert len(sums) == 2 * 3 * 4
@@ -29,11 +30,11 @@ def test_the_checksum_of_a_page_covers_its_bytes_its_id_and_its_file():
 
 def test_many_checksums_are_those_of_each_page():
     ids = np.array([1, 2, 1 << 62], dtype="<i8")
-    for file_id in (1, keys.bundle_id(3)):
-        many = codec.page_checksums([DATA, b"", DATA], ids, file_id).tolist()
+    for file_id in (1, object_keys.bundle_id(3)):
+        many = data_file_codec.page_checksums([DATA, b"", DATA], ids, file_id).tolist()
 
         assert many == [
-            codec.page_checksum(data, page_id, file_id)
+            data_file_codec.page_checksum(data, page_id, file_id)
             for data, page_id in zip([DATA, b"", DATA], ids.tolist(), strict=True)
         ]
 
@@ -47,8 +48,8 @@ def test_a_page_does_not_pass_for_another_and_not_for_itself_in_another_file():
     assert place is not None
     ref = found.files.live[place.file_id].ref
     reader = PageReader(objects)
-    elsewhere = keys.data_file_id(50, 0)
-    objects.put(keys.file_key(elsewhere), objects.get(keys.file_key(place.file_id)))
+    elsewhere = object_keys.data_file_id(50, 0)
+    objects.put(object_keys.file_key(elsewhere), objects.get(object_keys.file_key(place.file_id)))
 
     assert reader.read(page_id, place, ref) == small().states[small().newest][page_id]
     with pytest.raises(Corrupt, match="fails its checksum"):
@@ -67,13 +68,13 @@ def test_a_whole_file_with_the_right_checksum_must_say_who_it_is(wrong):
     found = recovery.recover(objects).state
     assert found is not None
     ref = next(entry.ref for entry in found.files.live.values())
-    data = objects.get(keys.file_key(ref.file_id))[: ref.size]
+    data = objects.get(object_keys.file_key(ref.file_id))[: ref.size]
     asked = {"reservoir_id": found.reservoir_id, "file_id": ref.file_id}
-    codec.check_file(data, "file", crc=ref.crc64, **asked)
+    data_file_codec.check_file(data, "file", crc=ref.crc64, **asked)
     asked |= {"file_id": ref.file_id ^ 1} if wrong == "file" else {"reservoir_id": b"x" * 16}
 
     with pytest.raises(Corrupt, match="not the one that belongs here"):
-        codec.check_file(data, "file", crc=ref.crc64, **asked)
+        data_file_codec.check_file(data, "file", crc=ref.crc64, **asked)
 
 
 def test_a_registry_that_was_right_yesterday_does_not_pass_for_todays():
@@ -88,7 +89,7 @@ def test_a_registry_that_was_right_yesterday_does_not_pass_for_todays():
         newest = reservoir.checkpoint()
     before = whole.states[whole.newest]
     states = {**whole.states, newest - 1: before, newest: {**before, 1: b"today"}}
-    key = keys.checkpoint_key(newest - 1)
+    key = object_keys.checkpoint_key(newest - 1)
 
     found = outcome(with_object(ours, key, other.get(key)), Small(ours, states))
 

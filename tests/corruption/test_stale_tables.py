@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from strandline.errors import Corrupt
-from strandline.lake import keys
+from strandline.lake import object_keys
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
 from strandline.views.table.condition import Compare
@@ -146,4 +146,4 @@ def test_a_table_of_an_earlier_version_opens_and_has_its_manifest_after_a_save()
 
         assert older.snapshot().rows == len(KEPT)
     assert (again["manifest"], again["manifest_checksum"]) == recorded
-    assert recorded[0] == keys.number_of(manifests(objects)[-1])
+    assert recorded[0] == object_keys.number_of(manifests(objects)[-1])

@@ -13,12 +13,12 @@ from collections import Counter
 import pytest
 
 from strandline.errors import StrandlineError
+from strandline.log.repair.repair import repair_store
 from strandline.security import audit
-from strandline.security.registry import Registry
 from strandline.security.scopes import parse
+from strandline.security.token_store import Registry
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
-from strandline.topic.repair import repair_store
 from tests.corruption.stores import ROOT, flipped, opened, paths, replaced, settings, wal_paths
 
 STEP = 7

@@ -8,11 +8,11 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import Corrupt
-from strandline.lake.history import History
+from strandline.lake.manifest.manifest_history import History
+from strandline.log.repair.repair import repair_store
+from strandline.log.repair.verify import verify_store
 from strandline.schema import Schema
 from strandline.testing.sim_clock import SimClock
-from strandline.topic.repair import repair_store
-from strandline.topic.verify import verify_store
 from tests.corruption.lakes import (
     copy_of,
     keys_of,

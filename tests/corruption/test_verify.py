@@ -11,12 +11,12 @@ import errno
 import pytest
 
 from strandline.errors import NotAStore
+from strandline.log.repair.inspect import FrameSummary, inspect_store, wal_frames
+from strandline.log.repair.verify import VerifyReport, verify_store
+from strandline.log.wal.control_messages import TopicCreated
+from strandline.log.wal.recovery import Damage
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
-from strandline.topic.inspect import FrameSummary, inspect_store, wal_frames
-from strandline.topic.verify import VerifyReport, verify_store
-from strandline.wal.control import TopicCreated
-from strandline.wal.recovery import Damage
 from tests.corruption.stores import (
     ROOT,
     closed_store,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.topic.verify import VerifyReport, verify_store
-from tests.unit.topic.cold_world import PATH, ColdWorld
+from strandline.log.repair.verify import VerifyReport, verify_store
+from tests.unit.log.topic.cold_world import PATH, ColdWorld
 
 
 def verified(world: ColdWorld) -> VerifyReport:

@@ -9,7 +9,7 @@ import zlib
 
 import msgspec
 
-from strandline.security import audit, registry, tokens
+from strandline.security import audit, token_store, tokens
 from strandline.security.audit import Entry
 from tests.house.tree import read_document
 
@@ -56,7 +56,7 @@ def test_a_stranger_can_check_the_hash_with_nothing_but_the_page():
 
 def test_every_name_that_is_kept_is_on_the_page():
     kept = [*Entry.__struct_fields__, *tokens.Token.__struct_fields__]
-    kept += [*registry._Seal.__struct_fields__, audit.TOPIC, registry.TOPIC, audit.RESTART]
+    kept += [*token_store._Seal.__struct_fields__, audit.TOPIC, token_store.TOPIC, audit.RESTART]
 
     assert [name for name in kept if f"`{name}`" not in PAGE] == []
 

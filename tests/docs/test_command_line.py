@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cyclopts import App
 
-from strandline.cli import failures
+from strandline.cli import errors
 from strandline.cli.main import run
 from strandline.cli.program import make_app
 from tests.house.tree import read_document
@@ -38,7 +38,7 @@ def test_the_example_session_runs_line_by_line(tmp_path: Path, monkeypatch):
 def test_every_exit_code_is_in_the_guide():
     told = {int(code) for code in re.findall(r"^\| (\d+) \|", read_document(GUIDE), re.MULTILINE)}
 
-    named = (value for name, value in vars(failures).items() if name.isupper())
+    named = (value for name, value in vars(errors).items() if name.isupper())
     assert told == {0, *(value for value in named if isinstance(value, int))}
 
 

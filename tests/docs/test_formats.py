@@ -7,21 +7,21 @@ from typing import get_args
 
 import pytest
 
-from strandline.lake.cold import ColdEntry
-from strandline.segment.codec import decode_tags
-from strandline.segment.library import Library
-from strandline.segment.reader import SegmentInfo
-from strandline.segment.rows import of_singles
-from strandline.settings import SegmentSettings, TopicConfig, WalSettings
+from strandline.config.settings import SegmentSettings, TopicConfig, WalSettings
+from strandline.lake.cold_index import ColdEntry
+from strandline.log.files import checkpoint_codec as root_file
+from strandline.log.files.checkpoint_codec import Root, ShardEntry, TopicEntry
+from strandline.log.segments.codec import decode_tags
+from strandline.log.segments.reader import SegmentInfo
+from strandline.log.segments.rows import of_singles
+from strandline.log.segments.segment_set import Library
+from strandline.log.wal import block, codec, control_messages
+from strandline.log.wal.log_files import ShardFiles
+from strandline.log.wal.reader import Reader
+from strandline.log.wal.recovery import ShardLog
+from strandline.log.wal.writer import Writer
 from strandline.testing.sim_clock import WALL_US_START, SimClock
 from strandline.testing.sim_disk import SimDisk
-from strandline.topic import root as root_file
-from strandline.topic.root import Root, ShardEntry, TopicEntry
-from strandline.wal import block, codec, control
-from strandline.wal.files import ShardFiles
-from strandline.wal.reader import Reader
-from strandline.wal.recovery import ShardLog
-from strandline.wal.writer import Writer
 from tests.docs.format_page import worked_example
 from tests.house.tree import read_document
 
@@ -61,7 +61,7 @@ def test_every_control_message_is_on_the_wal_page():
 
     told = {tag: tuple(re.findall(r"\w+", fields)) for tag, fields in rows}
 
-    messages = get_args(control.Message)
+    messages = get_args(control_messages.Message)
     assert told == {kind.__struct_config__.tag: kind.__struct_fields__ for kind in messages}
 
 

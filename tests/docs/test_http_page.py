@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from strandline.server import records, topics
-from strandline.wire import topics as wire
-from strandline.wire.codes import CODES
+from strandline.api import topics as wire
+from strandline.api.error_codes import CODES
+from strandline.server.routes import records, topics
 from tests.house.tree import read_document
 from tests.server.running import running
 

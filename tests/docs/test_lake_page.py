@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from strandline.lake.columns import SCHEMA
-from strandline.lake.entry import LakeFile
+from strandline.lake.files.record_columns import SCHEMA
+from strandline.lake.manifest.file_entry import LakeFile
 from tests.house.tree import read_document
 from tests.unit.lake.cold_files import plain_rows, write
 

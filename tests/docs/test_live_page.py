@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from strandline.wire import live
+from strandline.api import live
 from tests.house.tree import read_document
 from tests.server.live.watching import Reader, watch
 from tests.server.running import running

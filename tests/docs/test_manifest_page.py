@@ -6,9 +6,9 @@ import re
 
 import msgspec
 
-from strandline.lake import codec
-from strandline.lake.codec import Header, Place
-from strandline.lake.manifest import Manifest
+from strandline.lake.manifest import manifest_codec
+from strandline.lake.manifest.manifest import Manifest
+from strandline.lake.manifest.manifest_codec import Header, Place
 from tests.house.tree import read_document
 
 STORE_ID = bytes(range(16))
@@ -28,16 +28,16 @@ def _example() -> bytes:
 def test_the_example_is_what_is_written_and_read():
     attempt = "00112233445566778899aabbccddeeff"
 
-    data, version = codec.encode(FIRST, None, store_id=STORE_ID, attempt=attempt)
+    data, version = manifest_codec.encode(FIRST, None, store_id=STORE_ID, attempt=attempt)
 
     assert data == _example()
-    assert codec.follow(None, _example(), Place(STORE_ID, 1, 1)) == version
+    assert manifest_codec.follow(None, _example(), Place(STORE_ID, 1, 1)) == version
 
 
 def test_the_page_names_every_field():
-    _, version = codec.encode(FIRST, None, store_id=STORE_ID, attempt="")
+    _, version = manifest_codec.encode(FIRST, None, store_id=STORE_ID, attempt="")
     second = msgspec.structs.replace(FIRST, number=2)
-    delta, _ = codec.encode(second, version, store_id=STORE_ID, attempt="")
+    delta, _ = manifest_codec.encode(second, version, store_id=STORE_ID, attempt="")
 
     fields = {*Header.__struct_fields__, *FIRST.__struct_fields__}
     for line in (*_example().splitlines(), *delta.splitlines()):

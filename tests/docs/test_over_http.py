@@ -9,31 +9,31 @@ from pathlib import Path
 
 import pytest
 
-from strandline.server import (
+from strandline.server.http.route import Route
+from strandline.server.routes import (
     dead_letters,
     groups,
     kv,
-    kv_waiting,
-    measurements,
-    queues,
+    kv_watch,
+    metrics,
+    query,
+    queue,
     series,
-    sql,
     tables,
     views,
 )
-from strandline.server.routing import Route
 from tests.docs.test_http_page import COMMAND, CONSOLE, _check_shown
 from tests.house.tree import read_document
 from tests.server.running import running
 
 PAGES: dict[str, tuple[Route, ...]] = {
-    "kv": (*kv.ROUTES, *kv_waiting.ROUTES),
-    "queues": (*queues.ROUTES, *dead_letters.ROUTES),
+    "kv": (*kv.ROUTES, *kv_watch.ROUTES),
+    "queues": (*queue.ROUTES, *dead_letters.ROUTES),
     "series": series.ROUTES,
-    "metrics": measurements.ROUTES,
+    "metrics": metrics.ROUTES,
     "groups": groups.ROUTES,
     "tables": tables.ROUTES,
-    "sql": sql.ROUTES,
+    "sql": query.ROUTES,
     "views": views.ROUTES,
 }
 

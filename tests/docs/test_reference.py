@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from strandline.settings import MIB, Settings, TopicConfig
-from strandline.view_config import ViewConfigs
+from strandline.config.settings import MIB, Settings, TopicConfig
+from strandline.config.view_config import ViewConfigs
 from tests.house.tree import read_document
 
 ROW = re.compile(r"^\| `([a-z_.]+)` \| (\S.*?) \|", re.MULTILINE)

@@ -11,13 +11,20 @@ import pytest
 from fastcrc.crc64 import ecma_182
 from xxhash import xxh3_64_intdigest
 
-from strandline.reservoir import check, checkpoint, codec, keys, registry, state
-from strandline.reservoir.blob import Blob
-from strandline.reservoir.checkpointing import Checkpointer
-from strandline.reservoir.files import FILE_ROW, GARBAGE_ROW
-from strandline.reservoir.pages import ROW
+from strandline.config.settings import GIB, MIB, ReservoirSettings
+from strandline.reservoir import (
+    checkpoint_codec,
+    checkpoint_registry,
+    object_keys,
+    reservoir_state,
+    verify,
+)
+from strandline.reservoir.checkpoint_writer import Checkpointer
+from strandline.reservoir.data_files import data_file_codec
+from strandline.reservoir.data_files.data_file_builder import Blob
+from strandline.reservoir.data_files.data_file_table import FILE_ROW, GARBAGE_ROW
+from strandline.reservoir.data_files.page_table import ROW
 from strandline.reservoir.reservoir import Reservoir
-from strandline.settings import GIB, MIB, ReservoirSettings
 from strandline.testing.sim_clock import WALL_US_START
 from strandline.testing.sim_objects import SimObjects
 from tests.docs.format_page import worked_example
@@ -28,13 +35,13 @@ GUIDE = "docs/guide/reservoir.md"
 PAGE_LINES_MAX = 120
 RESERVOIR_ID = bytes(range(16))
 WRITER_ID = bytes(range(16, 32))
-KEY = keys.checkpoint_key(1)
+KEY = object_keys.checkpoint_key(1)
 
 
 def test_the_example_is_what_the_writer_writes_but_for_packing(monkeypatch: pytest.MonkeyPatch):
-    packed = checkpoint.encode
+    packed = checkpoint_codec.encode
     monkeypatch.setattr(
-        checkpoint, "encode", lambda made, *, compress: packed(made, compress=False)
+        checkpoint_codec, "encode", lambda made, *, compress: packed(made, compress=False)
     )
 
     assert _written() == worked_example(PAGE)
@@ -49,8 +56,8 @@ def test_the_example_is_read_back_as_the_page_says():
         place = reservoir.place(7)
 
     assert (page, meta, version) == (b"hello, reservoir", b"step one", 1)
-    assert (place.file_id, place.offset, place.size) == (keys.bundle_id(1), 0x50, 16)
-    assert check.verify(objects).ok
+    assert (place.file_id, place.offset, place.size) == (object_keys.bundle_id(1), 0x50, 16)
+    assert verify.verify(objects).ok
 
 
 def test_a_packed_checkpoint_says_the_same():
@@ -77,9 +84,9 @@ def test_the_checksums_of_the_page_are_those_of_the_example():
 @pytest.mark.parametrize(
     ("title", "size"),
     [
-        ("data file", codec.HEADER_SIZE),
-        ("checkpoint", checkpoint.HEADER_SIZE),
-        ("footer", checkpoint.FOOTER_SIZE),
+        ("data file", data_file_codec.HEADER_SIZE),
+        ("checkpoint", checkpoint_codec.HEADER_SIZE),
+        ("footer", checkpoint_codec.FOOTER_SIZE),
         ("registry", 16),
     ],
 )
@@ -99,7 +106,7 @@ def test_the_fields_of_a_table_follow_each_other_to_its_end(title: str, size: in
         ("D", 1),
         ("F", len(FILE_ROW.names)),
         ("G", len(GARBAGE_ROW.names)),
-        ("N", len(registry.Row.__struct_fields__)),
+        ("N", len(checkpoint_registry.Row.__struct_fields__)),
     ],
 )
 def test_the_page_lists_every_column(letter: str, columns: int):
@@ -138,10 +145,13 @@ def _rows(title: str) -> list[tuple[str, str]]:
 
 def _written() -> bytes:
     """A bundle and snapshot of one page, as a writer's first checkpoint would be."""
-    made = state.empty(RESERVOIR_ID)
+    made = reservoir_state.empty(RESERVOIR_ID)
     made.term = 1
     blob = Blob(
-        {7: b"hello, reservoir"}, reservoir_id=RESERVOIR_ID, file_id=keys.bundle_id(1), version=1
+        {7: b"hello, reservoir"},
+        reservoir_id=RESERVOIR_ID,
+        file_id=object_keys.bundle_id(1),
+        version=1,
     )
     made.pages.put(blob.ids, blob.rows)
     made.files.add(blob.entry)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from strandline.cli.main import run
 from strandline.security.scopes import ACTIONS, parse
-from strandline.server.tokens import ROUTES
+from strandline.server.routes.tokens import ROUTES
 from tests.house.tree import read_document
 
 ROW = re.compile(r"^\| `(limits\.[a-z_]+)` \| (\S.*?) \|", re.MULTILINE)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from strandline.config.settings import MIB
 from strandline.server.settings import ServerSettings
-from strandline.settings import MIB
 from tests.house.tree import read_document
 
 GUIDE = "docs/guide/serving.md"

@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from strandline.views.groups.keeping import PREFIX
+from strandline.views.groups.offset_store import PREFIX
 from strandline.views.groups.offsets import Entry, Offsets, encode
-from strandline.views.kv.meta import MARK, Deleted, Forgotten, Until
+from strandline.views.kv.meta_codec import MARK, Deleted, Forgotten, Until
 from strandline.views.queue import codec
 from strandline.views.queue.codec import Job, Word, encode_job, encode_word
 from strandline.views.queue.job import life_of

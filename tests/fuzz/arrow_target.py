@@ -6,10 +6,10 @@ import contextlib
 
 import pyarrow as pa
 
+from strandline.config.settings import LimitSettings
 from strandline.errors import StrandlineError
-from strandline.server.arrow_streams import ipc_of, table_of
-from strandline.settings import LimitSettings
-from strandline.topic.batch import of_arrow
+from strandline.log.append.batch import of_arrow
+from strandline.server.http.arrow_streams import ipc_of, table_of
 from tests.fuzz.edits import edited
 
 _LIMITS = LimitSettings(record_bytes_max=1 << 16, batch_bytes_max=1 << 20)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from strandline.errors import StrandlineError
-from strandline.query.parsing import parse
-from strandline.query.problems import Mistake
+from strandline.query.language.errors import Mistake
+from strandline.query.language.parser import parse
 
 SEEDS = (
     b'STORE pay FOR "u1" {"amount": 5}',

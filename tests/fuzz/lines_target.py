@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from strandline.errors import StrandlineError
-from strandline.views.metrics.lines import Table, parse, parse_exactly
+from strandline.views.metrics.ingest.strict_parser import Table, parse, parse_exactly
 
 SEEDS = (
     b"cpu,host=a usage=0.5,idle=1i 1700000000",

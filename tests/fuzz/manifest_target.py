@@ -6,15 +6,15 @@ from __future__ import annotations
 import contextlib
 
 from strandline.errors import StrandlineError
-from strandline.lake import codec
-from strandline.lake.manifest import Manifest
-from strandline.topic import root as root_file
+from strandline.lake.manifest import manifest_codec
+from strandline.lake.manifest.manifest import Manifest
+from strandline.log.files import checkpoint_codec as root_file
 
 _STORE = bytes(range(16))
-_PLACE = codec.Place(_STORE, 5, 1)
-_NEXT = codec.Place(_STORE, 5, 2)
-_EMPTY = codec._of_full(
-    codec._FULL_BODY.decode(
+_PLACE = manifest_codec.Place(_STORE, 5, 1)
+_NEXT = manifest_codec.Place(_STORE, 5, 2)
+_EMPTY = manifest_codec._of_full(
+    manifest_codec._FULL_BODY.decode(
         b'{"name":"t","epoch":1,"term":1,"created_us":1,"floor":1,"oldest":1,"dropped":false,'
         b'"deleted":"","removed":[],"files":[]}'
     ),
@@ -23,7 +23,12 @@ _EMPTY = codec._of_full(
 _FILE = b'["%016x.parquet",1,9,9,90,1,2,3,4,"","","",[],[]]' % 1
 
 SEEDS = (
-    b"\0" + bytes(codec._lines(codec.encode(_EMPTY, None, store_id=_STORE, attempt="a")[0])[1]),
+    b"\0"
+    + bytes(
+        manifest_codec._lines(manifest_codec.encode(_EMPTY, None, store_id=_STORE, attempt="a")[0])[
+            1
+        ]
+    ),
     b'\x01{"epoch":1,"term":1,"created_us":1,"floor":1,"oldest":1,"dropped":false,"hidden":"",'
     b'"purged":"","removed":[],"forgotten":[],"left":[],"files":[]}',
     b'\0{"name":"t","epoch":1,"term":1,"created_us":1,"floor":1,"oldest":1,"dropped":false,'
@@ -38,20 +43,20 @@ def check(data: bytes) -> None:
         if kind == b"\x02":
             _check_root(body)
         elif kind == b"\x01":
-            before = codec.encode(_EMPTY, None, store_id=_STORE, attempt="a")[1]
-            stored, _ = codec._object(_NEXT, "delta", 1, before.checksum, "a", body)
-            _check_again(codec.follow(before, stored, _NEXT).manifest)
+            before = manifest_codec.encode(_EMPTY, None, store_id=_STORE, attempt="a")[1]
+            stored, _ = manifest_codec._object(_NEXT, "delta", 1, before.checksum, "a", body)
+            _check_again(manifest_codec.follow(before, stored, _NEXT).manifest)
         else:
-            stored, _ = codec._object(_PLACE, "full", 1, "", "a", body)
-            _check_again(codec.follow(None, stored, _PLACE).manifest)
+            stored, _ = manifest_codec._object(_PLACE, "full", 1, "", "a", body)
+            _check_again(manifest_codec.follow(None, stored, _PLACE).manifest)
     with contextlib.suppress(StrandlineError):
-        codec.follow(None, data, _PLACE)
+        manifest_codec.follow(None, data, _PLACE)
 
 
 def _check_again(manifest: Manifest) -> None:
-    place = codec.Place(_STORE, manifest.topic_id, manifest.number)
-    stored, _ = codec.encode(manifest, None, store_id=_STORE, attempt="b")
-    assert codec.follow(None, stored, place).manifest == manifest
+    place = manifest_codec.Place(_STORE, manifest.topic_id, manifest.number)
+    stored, _ = manifest_codec.encode(manifest, None, store_id=_STORE, attempt="b")
+    assert manifest_codec.follow(None, stored, place).manifest == manifest
 
 
 def _check_root(body: bytes) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from strandline.segment import codec
+from strandline.log.segments import codec
 from tests.fuzz.edits import edited
 
 _SEED, _NUMBER, _OFFSET = 7, 3, 4096

@@ -7,14 +7,22 @@ from pathlib import Path
 from types import ModuleType
 
 INSTRUMENTED = {
-    "arrow": ("strandline.server.arrow_streams", "strandline.topic.batch", "strandline.wal.block"),
-    "command": ("strandline.query.parsing", "strandline.query.building", "strandline.query.words"),
+    "arrow": (
+        "strandline.server.http.arrow_streams",
+        "strandline.log.append.batch",
+        "strandline.log.wal.block",
+    ),
+    "command": (
+        "strandline.query.language.parser",
+        "strandline.query.language.ast_builder",
+        "strandline.query.words",
+    ),
     "lines": ("strandline.views.metrics",),
-    "manifest": ("strandline.lake", "strandline.topic.root"),
-    "segment": ("strandline.segment",),
-    "sql": ("strandline.query.sql.statement", "strandline.query.problems"),
-    "wal": ("strandline.wal",),
-    "websocket": ("strandline.server.live.socket", "websockets"),
+    "manifest": ("strandline.lake", "strandline.log.files.checkpoint_codec"),
+    "segment": ("strandline.log.segments",),
+    "sql": ("strandline.query.sql.statement", "strandline.query.language.errors"),
+    "wal": ("strandline.log.wal",),
+    "websocket": ("strandline.server.live.ws_protocol", "websockets"),
 }
 """The code whose branches guide the fuzzer, by target: to instrument all of it takes a minute."""
 

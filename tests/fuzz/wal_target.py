@@ -8,10 +8,10 @@ import functools
 import msgspec
 
 from strandline.errors import StrandlineError
+from strandline.log.wal import codec, control_messages
 from strandline.testing.sim_disk import SimDisk
-from strandline.wal import codec, control
 from tests.fuzz.edits import edited
-from tests.unit.wal.log import DIRECTORY, Log
+from tests.unit.log.wal.log import DIRECTORY, Log
 
 SEEDS = (b"", b"\0\x40\0\xff", b"\0\x48\0\x01\x90\0\x02", b"\x80", b"\xf0\x10\0\0")
 
@@ -38,8 +38,8 @@ def check(data: bytes) -> None:
         assert all(frame in written for frame in found), "a frame that nobody wrote"
     codec.decode_file_header(data)
     with contextlib.suppress(msgspec.DecodeError):
-        message = control.decode(data)
-        assert control.decode(control.encode(message)) == message
+        message = control_messages.decode(data)
+        assert control_messages.decode(control_messages.encode(message)) == message
 
 
 class _Reading(Log):

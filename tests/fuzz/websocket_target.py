@@ -12,7 +12,7 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
 
-from strandline.server.live.socket import LiveWebSocket
+from strandline.server.live.ws_protocol import LiveWebSocket
 
 
 def _frame(opcode: Opcode, payload: bytes, *, fin: bool = True) -> bytes:

@@ -1,4 +1,4 @@
-"""House rule: a module has a telling name, says what it is, and meets the world only in env."""
+"""House rule: a module has a telling name, says what it is, and opens files only in platform."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ NAMES_THAT_COULD_HOLD_ANYTHING = {
 PUBLIC_DOORS = [PACKAGE / folder for folder in ("", "lake", "pipelines", "spark")]
 """What people import from. Spark has its own, because the first must not import pyspark."""
 ROOT_DOOR = PACKAGE / "__init__.py"
-"""It imports when a name is used: tests/unit/test_public_names.py."""
-MAY_OPEN_FILES = [PACKAGE / folder for folder in ("env", "testing", "cli", "demo")]
+"""It imports when a name is used: tests/unit//test_public_names.py."""
+MAY_OPEN_FILES = [PACKAGE / folder for folder in ("platform", "testing", "cli")]
 
 
 def test_every_module_opens_with_a_sentence():

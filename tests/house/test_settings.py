@@ -7,7 +7,7 @@ import ast
 import msgspec
 import pytest
 
-from strandline import settings as store_settings
+from strandline.config import settings as store_settings
 from strandline.server import settings as server_settings
 from tests.house import tree
 

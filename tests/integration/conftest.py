@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from strandline.env.object_store import open_objects
-from strandline.env.objects import Objects
-from strandline.settings import ObjectSettings
+from strandline.config.settings import ObjectSettings
+from strandline.platform.objectstore.cloud import open_objects
+from strandline.platform.objectstore.protocol import Objects
 from strandline.testing.sim_objects import SimObjects
 from tests.integration.azurite import Azurite
 from tests.integration.ceph import Ceph

@@ -10,15 +10,15 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from strandline.env.object_store import open_objects
-from strandline.pipelines.columns import RECORD
+from strandline.pipelines.splits.record_schema import RECORD
+from strandline.platform.objectstore.cloud import open_objects
 from strandline.spark import plain_errors, register
 from strandline.store import Store
 from tests.integration.conftest import Remote
 from tests.integration.services import Service
 from tests.spark.stores import Row, fill, open_store, records, rows
 from tests.spark.writing import begin
-from tests.unit.inbox.deliveries import names_in
+from tests.unit.ingest.deliveries import names_in
 from tests.unit.pipelines.owners import delivered_in
 
 PATIENCE_S = 240

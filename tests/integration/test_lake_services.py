@@ -12,8 +12,8 @@ import threading
 from pathlib import Path
 
 import strandline
+from strandline.config.settings import LakeSettings, ObjectSettings, SegmentSettings, Settings
 from strandline.errors import StrandlineError
-from strandline.settings import LakeSettings, ObjectSettings, SegmentSettings, Settings
 from tests.integration.conftest import Remote
 
 BATCH = 500

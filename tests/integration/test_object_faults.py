@@ -13,9 +13,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 
-from strandline.env.object_store import open_objects
-from strandline.env.objects import Objects
-from strandline.env.probe import probe
+from strandline.config.settings import ObjectSettings
 from strandline.errors import (
     AlreadyThere,
     Denied,
@@ -25,7 +23,9 @@ from strandline.errors import (
     StrandlineError,
     Unreachable,
 )
-from strandline.settings import ObjectSettings
+from strandline.platform.objectstore.cloud import open_objects
+from strandline.platform.objectstore.probe import probe
+from strandline.platform.objectstore.protocol import Objects
 from tests.integration.conftest import QUICK, Remote
 from tests.integration.proxy import Proxy
 from tests.integration.services import free_port, s3_options

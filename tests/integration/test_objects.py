@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from strandline.env.disk import OsDisk
-from strandline.env.object_store import open_objects
-from strandline.env.objects import Objects
-from strandline.env.probe import probe
 from strandline.errors import AlreadyThere, Invalid, NotFound
+from strandline.platform.disk import OsDisk
+from strandline.platform.objectstore.cloud import open_objects
+from strandline.platform.objectstore.probe import probe
+from strandline.platform.objectstore.protocol import Objects
 
 CREATORS = 16
 MIB = 1024 * 1024

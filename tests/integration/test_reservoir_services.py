@@ -13,10 +13,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from strandline.env.objects import Objects
+from strandline.config.settings import ObjectSettings, ReservoirSettings
 from strandline.errors import Fenced, StrandlineError, Unreachable
+from strandline.platform.objectstore.protocol import Objects
 from strandline.reservoir.reservoir import Reservoir
-from strandline.settings import ObjectSettings, ReservoirSettings
 from tests.integration.conftest import Remote
 from tests.integration.proxy import Proxy
 from tests.integration.refusing import RESET, Refusing

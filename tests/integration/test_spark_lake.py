@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 
 import strandline.spark
 from strandline.errors import Invalid, NotInstalled
-from strandline.lake import outside
+from strandline.lake import external_reader
 from strandline.pipelines import Embedded, Engine, compact, export, import_files, scrub
 from strandline.spark.engine import SparkEngine
-from strandline.spark.native import spark_url
+from strandline.spark.tables.parquet import spark_url
 from tests.integration.conftest import Remote
 from tests.integration.spark_lake import Cloud, rows_of
 from tests.spark.stores import rows
@@ -111,7 +111,7 @@ def test_a_compaction_and_a_scrub_by_each_engine_keep_every_row(cloud: Cloud, en
     scrubbed = scrub(cloud.url, engine=engine)
 
     assert (summary.engine, summary.groups, summary.skipped) == (engine.name, 1, [])
-    assert len(outside.files(cloud.url, "t").files) == 1
+    assert len(external_reader.files(cloud.url, "t").files) == 1
     assert (scrubbed.files, scrubbed.findings) == (1, [])
     assert rows_of(cloud.frame()) == before
     assert cloud.records() == before

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from strandline.errors import Invalid, RecordsLost, UnknownTopic
-from strandline.lake import outside
-from strandline.pipelines.conditions import EPOCH
+from strandline.lake import external_reader
+from strandline.pipelines.splits.predicates import EPOCH
 from strandline.spark import table
 from tests.integration.conftest import Remote
 from tests.integration.spark_lake import Cloud, rows_of
@@ -52,7 +52,7 @@ def test_batch_and_stream_have_what_has_moved_and_no_folder(cloud: Cloud):
     assert [row["seq"] for row in found] == wanted
     assert [row["seq"] for rows in batches for row in rows] == wanted
     assert len(wanted) == 100
-    assert len(outside.files(cloud.url, "t").deleted) == 20, "hidden in a file"
+    assert len(external_reader.files(cloud.url, "t").deleted) == 20, "hidden in a file"
     assert len(batches) > 1
     some = batch(cloud.url, "t", **{"from": "50", "to": "70", "columns": "seq"})
     assert [row["seq"] for row in some] == list(range(50, 70))
@@ -116,7 +116,7 @@ def test_executors_of_spark_read_a_lake_alone(cloud: Cloud):
 def test_a_table_of_a_lake_alone_has_the_rows_of_its_files(cloud: Cloud):
     with table_store(cloud.path, settings(url=cloud.url)) as store:
         wanted = [row[0] for row in store.sql("select seq from tables.pay order by seq").tuples()]
-    flushed = outside.files(cloud.url, "pay:table").files[-1].last_seq
+    flushed = external_reader.files(cloud.url, "pay:table").files[-1].last_seq
     shutil.rmtree(cloud.path)
 
     found = batch(cloud.url, "pay", view="table", columns="seq,n,note")

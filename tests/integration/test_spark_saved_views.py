@@ -11,11 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 import strandline
-from strandline.env.object_store import open_objects
+from strandline.config.settings import Settings, ViewSettings
 from strandline.errors import Conflict, Invalid, NotFound
-from strandline.settings import Settings, ViewSettings
-from strandline.spark import states
-from strandline.spark.tasks import StatePart
+from strandline.platform.objectstore.cloud import open_objects
+from strandline.spark.read import view_state
+from strandline.spark.read.tasks import StatePart
 from strandline.store import Store
 from tests.integration.conftest import Remote
 from tests.integration.spark_lake import Cloud
@@ -112,8 +112,8 @@ def test_what_the_lake_has_behind_the_checkpoint_is_folded_in(cloud: Cloud):
 
 
 def test_a_large_map_is_read_by_executors(cloud: Cloud, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(states, "CARRIED_BYTES_MAX", 1000)
-    monkeypatch.setattr(states, "_SLICE_ROWS", 500)
+    monkeypatch.setattr(view_state, "CARRIED_BYTES_MAX", 1000)
+    monkeypatch.setattr(view_state, "_SLICE_ROWS", 500)
     with open_both(cloud) as store:
         store.kv("profiles").put_many({f"key-{n:05}": b"%d" % n for n in range(5000)})
         pushed(store, "others")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from strandline.env import sources
-from strandline.env.sources import find_sources
 from strandline.pipelines import Fields, export, import_files
+from strandline.platform import input_files
+from strandline.platform.input_files import find_sources
 from tests.integration.conftest import Remote
 from tests.unit.pipelines.transfers import datas, make_store, write
 
@@ -23,7 +23,7 @@ def bucket(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> str:
     names = {"endpoint": "AWS_ENDPOINT_URL", "region": "AWS_REGION"}
     for name, value in options.items():
         monkeypatch.setenv(names.get(name, f"AWS_{name.upper()}"), value)
-    sources._objects.cache_clear()
+    input_files._objects.cache_clear()
     return f"s3://{remote.bucket}"
 
 

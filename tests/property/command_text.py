@@ -8,9 +8,8 @@ from typing import Any
 
 import msgspec
 
-from strandline.query import parsing
-from strandline.query.building.words import RESERVED
-from strandline.query.commands import (
+from strandline.query.language import parser
+from strandline.query.language.ast import (
     Aggregate,
     Batch,
     Command,
@@ -36,9 +35,10 @@ from strandline.query.commands import (
     Step,
     StoreEvent,
 )
+from strandline.query.language.ast_builder.tokens import RESERVED
 from strandline.views.table.condition import And, Compare, Condition, In, Not, Or, Truth
 
-KEYWORDS = frozenset(re.findall(r'"([A-Z]+)"i', parsing._parser().source_grammar))
+KEYWORDS = frozenset(re.findall(r'"([A-Z]+)"i', parser._parser().source_grammar))
 BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_.:@/%~-]*")
 TYPE = re.compile(r"[A-Za-z]\w*(?:\s*\|\s*null)?")
 CONSTANTS = {"TRUE", "FALSE", "NULL"}

@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from strandline.query.commands import Aggregate, Name, Query, Step
+from strandline.query.language.ast import Aggregate, Name, Query, Step
 from strandline.views.table.condition import And, Compare, Condition, In, Not, Or, Truth
 from tests.property.query_oracle import WEEK_DAYS, Case
 

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from strandline.query.commands import Aggregate, Name, Query, Step
+from strandline.query.language.ast import Aggregate, Name, Query, Step
 from strandline.views.table.condition import And, Compare, Condition, In, Not, Or, Truth
 
 Row = dict[str, Any]

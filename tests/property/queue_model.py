@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from strandline.settings import TopicConfig
+from strandline.config.settings import TopicConfig
 from strandline.views.queue import codec
 
 

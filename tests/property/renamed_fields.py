@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from strandline.query.commands import Aggregate, Name, Query
+from strandline.query.language.ast import Aggregate, Name, Query
 from strandline.views.table.condition import And, Compare, Condition, In, Not, Or, Truth
 from tests.property.command_text import KEYWORDS
 from tests.property.query_cases import CORE, FIELDS

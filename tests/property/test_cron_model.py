@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from strandline.pipelines.schedule.due import At
+from strandline.pipelines.schedule.cron import At
 
 EXPRESSIONS = 400
 MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]

@@ -12,17 +12,17 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from strandline.query.commands import Query
-from strandline.query.execute import run
-from strandline.query.parsing import parse
-from strandline.query.periods import Calendar
-from strandline.query.problems import Mistake
-from strandline.query.result import Result
+from strandline.query.execute.executor import run
+from strandline.query.execute.result import Result
+from strandline.query.language.ast import Query
+from strandline.query.language.errors import Mistake
+from strandline.query.language.parser import parse
+from strandline.query.language.periods import Calendar
 from tests.property.command_text import Writer
 from tests.property.query_cases import cases, rows_of
 from tests.property.query_oracle import Case, Row, Rows, answer
 from tests.property.renamed_fields import Renamed, renames
-from tests.unit.query.remember.world import World, bound_of, remembered_in
+from tests.unit.query.materialized.world import World, bound_of, remembered_in
 
 Stored = dict[str, list[Row]]
 STATES = ("memory", "passive", "files")

@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from strandline.errors import Fenced, UnknownTopic
 from strandline.views.groups.assignment import owner_of
-from strandline.views.groups.dead import origin_of
+from strandline.views.groups.dead_letters import origin_of
 from strandline.views.groups.member import Delivery, Member
 from tests.unit.views.groups.world import LEASE_S, GroupWorld, seqs
 

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from strandline.query import execute
-from strandline.query.engine import Engine
-from strandline.query.result import Result
-from tests.unit.query.remember.world import Machine
+from strandline.query.execute import executor
+from strandline.query.execute.duckdb_engine import Engine
+from strandline.query.execute.result import Result
+from tests.unit.query.materialized.world import Machine
 
 VALUES = st.sampled_from([1e308, -1e308, 0.5e308, -0.5e308, 1.0, 5e-324])
 BATCHES = st.lists(st.lists(VALUES, min_size=1, max_size=5), min_size=1, max_size=4)
@@ -73,7 +73,7 @@ def test_a_total_that_overflows_on_the_way_is_asked_again(text: str, memory_max:
         machine.world.clock.advance(1.0)
     bound = machine.bound(text)
 
-    result = execute.run(
+    result = executor.run(
         bound,
         lambda name: machine.table(name).snapshot(),
         engine=Engine(threads=1, memory_max=memory_max),

@@ -25,9 +25,9 @@ from strandline.errors import StrandlineError
 from strandline.testing.linearizability import Operation, Recorder, check
 from strandline.views.groups.inflight import Inflight
 from strandline.views.groups.member import Delivery
-from strandline.views.host import Host
 from strandline.views.queue.job import Job, Ticket
-from strandline.views.queue.jobs import Jobs
+from strandline.views.queue.state.transitions import Jobs
+from strandline.views.view_runner import Host
 from tests.history.delays import random_delays
 from tests.property.threads import JOIN_S, UNKNOWN, at_once, decide_without_the_lock, ended
 from tests.unit.views.groups.world import GroupWorld
@@ -37,7 +37,7 @@ LEASE_S = 5
 MOMENTS = 30
 """Asked or answered, between two steps of the clock."""
 WATCHED = (
-    *("views/host.py", "queue/claiming.py", "queue/settling.py", "queue/fold.py"),
+    *("views/view_runner.py", "queue/claiming.py", "queue/settling.py", "queue/fold.py"),
     *("groups/group.py", "groups/settling.py", "groups/reading.py", "groups/desk.py"),
 )
 

@@ -19,16 +19,16 @@ import pytest
 
 from strandline.errors import Conflict, StrandlineError
 from strandline.testing.linearizability import Operation, Recorder, check
-from strandline.views.host import Host
-from strandline.views.kv import decisions
+from strandline.views.kv import conditions
 from strandline.views.kv.kv import Kv
+from strandline.views.view_runner import Host
 from tests.history.delays import random_delays
 from tests.property.threads import JOIN_S, UNKNOWN, at_once, decide_without_the_lock, ended
 from tests.unit.views.groups.world import GroupWorld
 
 KEYS = (b"a", b"b", b"c")
 THREADS = 5
-WATCHED = ("views/host.py", "kv/kv.py", "kv/fold.py", "kv/changes.py")
+WATCHED = ("views/view_runner.py", "kv/kv.py", "kv/fold.py", "kv/changes.py")
 
 
 class Value(NamedTuple):
@@ -185,7 +185,7 @@ def test_a_key_value_map_is_linearizable_across_a_reopening(cleanly, seed):
 
 
 def test_a_compare_and_set_that_does_not_compare_is_caught(monkeypatch):
-    monkeypatch.setattr(decisions, "check_version", lambda *_: None)
+    monkeypatch.setattr(conditions, "check_version", lambda *_: None)
     world = GroupWorld()
 
     history = keys_changed(world.store.kv("profiles"), 0)

@@ -12,10 +12,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from strandline.reservoir.map.map import Checkpoints, PagedMap, Pages
-from strandline.reservoir.map.spill import UNIT_BYTES, Spill
+from strandline.config.settings import ReservoirSettings
+from strandline.reservoir.btree.btree_map import Checkpoints, PagedMap, Pages
+from strandline.reservoir.btree.spill import UNIT_BYTES, Spill
 from strandline.reservoir.reservoir import Reservoir
-from strandline.settings import ReservoirSettings
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
 from tests.unit.reservoir.map_pages import MemoryPages

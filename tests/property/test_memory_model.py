@@ -9,8 +9,8 @@ import threading
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from strandline.config.memory_budget import CACHE, Budget
 from strandline.errors import MemoryPressure, TooLarge
-from strandline.memory import CACHE, Budget
 
 TOTAL = 3_205
 WRITTEN = ("log", "kv", "queue", "series", "io", "checkpoint")

@@ -14,8 +14,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from strandline.config.settings import ViewSettings
 from strandline.errors import Invalid
-from strandline.settings import ViewSettings
 from tests.unit.store.world import World
 from tests.unit.views.metrics.metrics_model import (
     Column,

@@ -10,10 +10,8 @@ import msgspec
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from strandline.query import parsing
-from strandline.query.binding import bind
-from strandline.query.bound import Bound
-from strandline.query.commands import (
+from strandline.query.language import parser
+from strandline.query.language.ast import (
     Aggregate,
     Batch,
     CreateUser,
@@ -38,8 +36,10 @@ from strandline.query.commands import (
     Step,
     StoreEvent,
 )
-from strandline.query.parsing import parse
-from strandline.query.problems import Mistake
+from strandline.query.language.binding import bind
+from strandline.query.language.bound_ast import Bound
+from strandline.query.language.errors import Mistake
+from strandline.query.language.parser import parse
 from strandline.schema import Schema
 from strandline.views.table.condition import And, Compare, In, Not, Or, Truth
 from tests.property.command_text import Writer
@@ -293,14 +293,14 @@ def test_the_quick_way_to_read_a_store_gives_what_the_grammar_gives(parts, tail,
     header = "STORE a FOR " + " ".join(parts) + " PAYLOAD " + tail
 
     for text in (written, header):
-        quick = parsing._plain_store(text)
+        quick = parser._plain_store(text)
         if quick is not None:
-            assert quick == parsing._parsed(text)
+            assert quick == parser._parsed(text)
 
 
 words = st.sampled_from(
     [
-        *re.findall(r'"([A-Z]+)"i', parsing._parser().source_grammar),
+        *re.findall(r'"([A-Z]+)"i', parser._parser().source_grammar),
         *("a", "b", "x", "t", "n", "s", "5", "-1", "1.5", '"y"', "(", ")", "[", "]", "{", "}", ","),
         *(";", "=", "<", "!=", "->", "a.x", "b.x", "`x`", '"', "`", "#", "\n", "null", "true"),
         *("5m", "MINUTES", "1970-01-02", ":", "|", "\\", "'", "é", "\0"),

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.query import execute
-from strandline.query.arrow_snapshot import ArrowSnapshot, columns_of
-from strandline.query.binding import bind
-from strandline.query.commands import Name, Query
-from strandline.query.engine import Engine
-from strandline.query.execute import run
-from strandline.query.periods import Calendar
+from strandline.query.execute import executor
+from strandline.query.execute.arrow_snapshot import ArrowSnapshot, columns_of
+from strandline.query.execute.duckdb_engine import Engine
+from strandline.query.execute.executor import run
+from strandline.query.language.ast import Name, Query
+from strandline.query.language.binding import bind
+from strandline.query.language.periods import Calendar
 from strandline.schema import Schema
 from strandline.views.table.condition import Condition
 from strandline.views.table.snapshot import Snapshot
@@ -193,7 +193,7 @@ def test_sequences(question):
 @given(question=_questions(steps_max=3, rows=[0, 5, 20]))
 def test_sequences_that_several_threads_match(question):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(execute, "PARTS_ROWS_MIN", 0)
+        patch.setattr(executor, "PARTS_ROWS_MIN", 0)
         _check(*question, arrow_tables)
 
 
@@ -226,7 +226,7 @@ def _pages(draw: st.DrawFn) -> tuple[Case, Stored]:
 @given(question=_pages())
 def test_first_rows_of_a_store_in_one_turn_and_in_two(turns, question):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(execute, "TWO_TURNS_ROWS_MIN", 1 if turns == 2 else 1000)
+        patch.setattr(executor, "TWO_TURNS_ROWS_MIN", 1 if turns == 2 else 1000)
         _check(*question, in_store("files"))
 
 

@@ -15,11 +15,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from strandline.config.settings import TopicConfig
 from strandline.errors import TooLarge, TopicFull
-from strandline.settings import TopicConfig
-from strandline.views.queue.chunk import BLOCKED, DYING, HELD, LAPSED
 from strandline.views.queue.job import Put, Ticket
-from strandline.views.queue.table import hash_of
+from strandline.views.queue.state.job_chunk import BLOCKED, DYING, HELD, LAPSED
+from strandline.views.queue.state.key_index import hash_of
 from tests.property.queue_model import Job, Model
 from tests.unit.views.queue.world import NAME, World, host_of, queue_of, rebuilt_digest, save
 
@@ -335,7 +335,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def redrive(self):
         if self.model.bounds.discard == "reject" or self.model.bounds.cap_bytes:
-            return  # a full queue takes none: tests/unit/views/queue/test_bounds.py
+            return  # a full queue takes none: tests/unit/views/queue/test_queue_bounds.py
         kept, taken = [], set()
         seq = self.next_seq
         for job in self.model.dead:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.property.threads import at_once
-from tests.unit.query.remember.world import Machine, alike
+from tests.unit.query.materialized.world import Machine, alike
 
 SELECTIONS = (
     "QUERY pay",

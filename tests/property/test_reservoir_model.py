@@ -8,10 +8,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from strandline.config.settings import ReservoirSettings
 from strandline.errors import Conflict, Unreachable
-from strandline.reservoir import keys
+from strandline.reservoir import object_keys
 from strandline.reservoir.reservoir import Reservoir
-from strandline.settings import ReservoirSettings
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
@@ -135,7 +135,7 @@ class ReservoirMachine(RuleBasedStateMachine):
 
     @rule(meta=st.binary(max_size=3), how=st.sampled_from(["before", "after"]))
     def checkpoint_without_a_reply(self, meta, how):
-        self.objects.fail("create", how=how, key_contains=keys.CHECKPOINTS)
+        self.objects.fail("create", how=how, key_contains=object_keys.CHECKPOINTS)
         with pytest.raises(Unreachable):
             self.reservoir.checkpoint(meta)
         self.objects.heal()

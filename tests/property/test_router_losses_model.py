@@ -19,8 +19,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from strandline.testing.choices import Newest, Oldest, Uniform
-from strandline.topic.losing import report_loss
+from strandline.log.topic.gap_marker import report_loss
+from strandline.testing.crash_choices import Newest, Oldest, Uniform
 from tests.unit.routers.world import RouterWorld
 
 CAP = 2

@@ -13,9 +13,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from strandline.config.settings import ViewSettings
 from strandline.errors import PointsRefused
-from strandline.settings import ViewSettings
-from strandline.views.series.source import memory_of
+from strandline.views.series.source_state import memory_of
 from strandline.views.series.values import Point
 from tests.unit.store.world import World
 from tests.unit.views.series.series_world import NAME, host_of, open_series, rebuild

@@ -12,7 +12,7 @@ from pyroaring import BitMap64
 
 from strandline.schema import Schema
 from strandline.views.table.condition import Compare, Condition, In, Not
-from strandline.views.table.files.reading import FileReading
+from strandline.views.table.files.row_reader import FileReading
 from strandline.views.table.snapshot import Top
 from tests.unit.views.table.files.small_table import Table, table_of
 

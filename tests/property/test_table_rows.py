@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from strandline.errors import Invalid
 from strandline.schema import Kind, Schema, checked_fields
 from strandline.testing.strategies import garbled
-from strandline.views.table.definitions import check_change
 from strandline.views.table.rows import arrow_schema, table_of
+from strandline.views.table.schema_evolution import check_change
 from strandline.views.table.upcast import upcast
 from strandline.views.table.validation import validator_of
 from tests.unit.lake.plain_types import plain_rows

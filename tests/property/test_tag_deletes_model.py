@@ -14,8 +14,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.settings import LakeSettings, SegmentSettings
-from strandline.topic import tag_index
+from strandline.config.settings import LakeSettings, SegmentSettings
+from strandline.log.state import tag_index
 from tests.unit.store.world import World, read_all
 
 TAGS = st.sampled_from(["a", "a1", "a12", "a2", "b", "ä", "b\x00", "", None])

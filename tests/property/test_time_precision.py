@@ -14,14 +14,14 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from strandline.backup.moment import parse as parse_restore_point
+from strandline.backup.restore_point import parse as parse_restore_point
 from strandline.cli.options import microseconds as parse_option
-from strandline.lake.typed import shape_of
-from strandline.pipelines.conditions import time_of
-from strandline.query.times import day, moment
+from strandline.lake.files.typed_columns import shape_of
+from strandline.pipelines.splits.predicates import time_of
+from strandline.query.language.times import day, moment
 from strandline.schema import Schema
-from strandline.server.result_formats import params_of
-from strandline.views.metrics.durations import moment_ns
+from strandline.server.serializers.result_formats import params_of
+from strandline.views.metrics.query.durations import moment_ns
 from strandline.views.table.rows import table_of
 from strandline.views.table.validation import validator_of
 from tests.unit.store.world import World

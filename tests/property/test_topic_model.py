@@ -16,9 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import strandline
-from strandline.errors import Conflict, TooLarge, TopicFull
-from strandline.pipelines import Embedded, compact
-from strandline.settings import (
+from strandline.config.settings import (
     LakeSettings,
     SegmentSettings,
     Settings,
@@ -27,6 +25,8 @@ from strandline.settings import (
     WalSettings,
     topic_config,
 )
+from strandline.errors import Conflict, TooLarge, TopicFull
+from strandline.pipelines import Embedded, compact
 from strandline.testing import strategies
 from strandline.testing.model import TopicModel, Values, as_arrow, as_columns
 from strandline.testing.sim_clock import SimClock

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from strandline.topic.page import Page
-from strandline.wire.records import as_value, from_base64, to_base64
+from strandline.api.records import as_value, from_base64, to_base64
+from strandline.log.read.page import Page
 from tests.server.running import running
 from tests.server.topics_face import Face
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from strandline.schema import Schema
 from strandline.views.table.condition import And, Compare, Condition, In, Not, Or, Truth
-from strandline.views.table.index.build import build
-from strandline.views.table.index.policy import Policy
-from strandline.views.table.index.read import Indexes, top_across
+from strandline.views.table.index.index_builder import build
+from strandline.views.table.index.index_choice import Policy
+from strandline.views.table.index.index_reader import Indexes, top_across
 from strandline.views.table.snapshot import Top
 from tests.unit.views.table.index.world import (
     EAGER,

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from strandline.record import Appended
+from strandline.records import Appended
 from strandline.testing.linearizability import Operation
-from strandline.views.host import Host
 from strandline.views.view import Draft
+from strandline.views.view_runner import Host
 
 JOIN_S = 120.0
 UNKNOWN = "unknown"

@@ -20,13 +20,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from strandline.env.clock import Clock, SystemClock
-from strandline.env.disk import Disk, OsDisk
-from strandline.env.objects import Objects
-from strandline.security.registry import Registry
+from strandline.platform.clock import Clock, SystemClock
+from strandline.platform.disk import Disk, OsDisk
+from strandline.platform.objectstore.protocol import Objects
 from strandline.security.scopes import parse
-from strandline.server.listener import Listener
-from strandline.server.parts import Parts
+from strandline.security.token_store import Registry
+from strandline.server.app_state import Parts
+from strandline.server.connection.listener import Listener
 from strandline.server.serve import Serving
 from strandline.server.settings import ServerSettings
 from strandline.store import Store

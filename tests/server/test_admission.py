@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from strandline.server.routes import ROUTES
-from strandline.server.routing import Route
+from strandline.server.http.route import Route
+from strandline.server.route_table import ROUTES
 from strandline.server.settings import RequestLimits, ServerSettings
 from tests.server.asking import Asking, Refusal
 from tests.server.running import Answered, Running, running

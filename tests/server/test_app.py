@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from strandline.server.paths import Paths
-from strandline.server.routes import ROUTES
-from strandline.server.routing import OPEN, Answer, Route
+from strandline.api.error_codes import STATUS_OF
+from strandline.server.http.route import OPEN, Answer, Route
+from strandline.server.http.url_router import Paths
+from strandline.server.route_table import ROUTES
 from strandline.server.settings import RequestLimits, ServerSettings
-from strandline.wire.codes import STATUS_OF
 from tests.server.running import running
 from tests.server.topics_face import Face
 

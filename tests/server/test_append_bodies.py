@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from strandline.errors import Invalid
-from strandline.server.arrow_streams import ipc_of, table_of
+from strandline.server.http.arrow_streams import ipc_of, table_of
 from tests.server.running import running
 from tests.server.topics_face import Face, values
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from strandline.server.live.governor import WINDOW_S_RANGE
+from strandline.server.live.load_shedding import WINDOW_S_RANGE
 from strandline.server.settings import RequestLimits, ServerSettings
 from strandline.testing.sim_clock import SimClock
 from tests.server.running import running

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from strandline.api.errors import Refused
 from strandline.errors import Corrupt, Forbidden
 from strandline.security.audit import TOPIC as AUDIT
 from strandline.security.audit import decoded
 from strandline.security.principal import LOCAL, NOBODY
-from strandline.security.registry import TOPIC as TOKENS
 from strandline.security.scopes import ACTIONS, parse
+from strandline.security.token_store import TOPIC as TOKENS
 from strandline.security.tokens import DAY_US
-from strandline.server.auth import Auth
+from strandline.server.auth.auth import Auth
 from strandline.server.settings import RequestLimits, ServerSettings
 from strandline.store import Store
-from strandline.wire.problems import Refused
 from tests.server.running import running
 from tests.unit.store.world import World, read_all
 

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from strandline.env.clock import SystemClock
-from strandline.env.disk import OsDisk
-from strandline.security.registry import Registry
+from strandline.platform.clock import SystemClock
+from strandline.platform.disk import OsDisk
 from strandline.security.scopes import parse
-from strandline.server.routes import ROUTES
-from strandline.server.routing import Route
+from strandline.security.token_store import Registry
+from strandline.server.http.route import Route
+from strandline.server.route_table import ROUTES
 from tests.server.running import Running, running
 
 OPEN_ROUTES = {

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from strandline.config.settings import Settings, ViewSettings
 from strandline.server.settings import ServerSettings
-from strandline.settings import Settings, ViewSettings
 from tests.server.asking import Asking, Refusal
 from tests.server.running import running
 

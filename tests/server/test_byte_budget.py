@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from strandline.api.errors import Refused
 from strandline.errors import Invalid
-from strandline.server.byte_budget import ByteBudget
+from strandline.server.limits.byte_budget import ByteBudget
 from strandline.server.serve import Serving
 from strandline.server.settings import RequestLimits, ServerSettings
-from strandline.wire.problems import Refused
 from tests.server.asking import Asking, Refusal
 from tests.server.running import Raw, Running, running
 

@@ -6,10 +6,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from strandline.config.pipeline_config import Declared
 from strandline.errors import Invalid
-from strandline.pipeline_config import Declared
-from strandline.server import binding, config
-from strandline.server.proxies import Proxies
+from strandline.server import config
+from strandline.server.auth import listen_policy
+from strandline.server.http.proxies import Proxies
 from strandline.server.settings import ServerSettings, TlsSettings
 
 FILE = "strandline.toml"
@@ -134,8 +135,8 @@ def test_a_mistake_in_the_environment_is_told_with_its_name(variable, value, tol
     ],
 )
 def test_an_address_of_this_machine_needs_nothing(bind, address):
-    assert binding.check_exposure(ServerSettings(bind=bind)) == address
-    binding.check_tokens(ServerSettings(bind=bind), has_tokens=False)
+    assert listen_policy.check_exposure(ServerSettings(bind=bind)) == address
+    listen_policy.check_tokens(ServerSettings(bind=bind), has_tokens=False)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +144,7 @@ def test_an_address_of_this_machine_needs_nothing(bind, address):
 )
 def test_what_is_no_address_is_refused(bind):
     with pytest.raises(Invalid, match="bind"):
-        binding.parse(bind)
+        listen_policy.parse(bind)
 
 
 @pytest.mark.parametrize("bind", ["0.0.0.0:4000", "[::]:4000", "10.0.0.1:4000", "example.org:4000"])
@@ -158,7 +159,7 @@ def test_what_is_no_address_is_refused(bind):
 )
 def test_an_address_that_others_reach_needs_encryption(bind, more, told):
     with pytest.raises(Invalid, match=told):
-        binding.check_exposure(ServerSettings(bind=bind, **more))
+        listen_policy.check_exposure(ServerSettings(bind=bind, **more))
 
 
 @pytest.mark.parametrize(
@@ -171,11 +172,11 @@ def test_an_address_that_others_reach_needs_encryption(bind, more, told):
 def test_an_address_that_others_reach_needs_a_token_too(more):
     settings = ServerSettings(bind="0.0.0.0:4000", **more)
 
-    binding.check_exposure(settings)
-    binding.check_tokens(settings, has_tokens=True)
+    listen_policy.check_exposure(settings)
+    listen_policy.check_tokens(settings, has_tokens=True)
 
     with pytest.raises(Invalid, match="there is no token"):
-        binding.check_tokens(settings, has_tokens=False)
+        listen_policy.check_tokens(settings, has_tokens=False)
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,15 @@ import httpx2
 import pytest
 
 import strandline
-from strandline.cli.failures import DAMAGED
+from strandline.cli.errors import DAMAGED
 from strandline.cli.main import run
-from strandline.security import audit, registry
+from strandline.security import audit, token_store
 from tests.server.process import PROGRAM
 from tests.server.running import DEADLINE_S, running
 
 
 def _damage_tokens(store: strandline.Store, id: str) -> None:
-    store.kv(registry.TOPIC).put(f"token:{id}", b"{}")
+    store.kv(token_store.TOPIC).put(f"token:{id}", b"{}")
 
 
 def _forge_an_entry(store: strandline.Store, _id: str) -> None:

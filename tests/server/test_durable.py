@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from strandline.errors import Poisoned
-from strandline.server.durable import Durable
+from strandline.server.commit_waiters import Durable
 from strandline.store import Store
 from strandline.testing.sim_disk import SimDisk
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from strandline.server.handles import fresh_topic_of
+from strandline.server.handlers.topic_cache import fresh_topic_of
 from strandline.store import Store
-from strandline.testing.choices import Oldest
+from strandline.testing.crash_choices import Oldest
 from strandline.testing.sim_disk import SimDisk
 from tests.server.live.test_ws_frames import Frames, frame, publish
 from tests.server.running import Raw, Running, running

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.server.gates import Gate, check_media, is_local_bind, split_host
+from strandline.api.errors import Refused
+from strandline.server.auth.host_origin import Gate, check_media, is_local_bind, split_host
 from strandline.server.settings import ServerSettings, TlsSettings
-from strandline.wire.problems import Refused
 
 OWN = "localhost:4000"
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from strandline.server.handles import fresh_topic_of
+from strandline.config.settings import LimitSettings, Settings
+from strandline.server.handlers.topic_cache import fresh_topic_of
 from strandline.server.settings import RequestLimits, ServerSettings
-from strandline.settings import LimitSettings, Settings
 from strandline.store import Store
-from strandline.testing.choices import Oldest
+from strandline.testing.crash_choices import Oldest
 from strandline.testing.sim_disk import SimDisk
 from tests.server.running import Answered, Raw, Running, running
 

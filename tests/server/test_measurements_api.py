@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from strandline.wire.measurements import AnswerHead
+from strandline.api.metrics import AnswerHead
 from tests.server.asking import Asking, Refusal
 from tests.server.running import Running, running
 

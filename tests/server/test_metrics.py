@@ -8,12 +8,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from strandline.cli.program import make_app
-from strandline.pipeline_config import Declared
-from strandline.server import metrics
-from strandline.server.dashboard import PANELS, dashboard
-from strandline.server.metrics import FAMILIES, Sample, as_text
+from strandline.config.pipeline_config import Declared
+from strandline.config.settings import PipelineSettings, Settings
+from strandline.server.grafana_dashboard import PANELS, dashboard
+from strandline.server.routes import prometheus
+from strandline.server.routes.prometheus import FAMILIES, Sample, as_text
 from strandline.server.settings import ServerSettings
-from strandline.settings import PipelineSettings, Settings
 from tests.server.running import running
 from tests.server.topics_face import Face
 
@@ -104,7 +104,7 @@ def test_topics_have_no_lines_of_their_own_unless_asked_for(tmp_path):
 
 
 def test_lines_of_topics_are_bounded_and_that_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(metrics, "TOPICS_MAX", 3)
+    monkeypatch.setattr(prometheus, "TOPICS_MAX", 3)
     with running(tmp_path, settings=PER_TOPIC) as server, Face(server) as face:
         for number in range(5):
             face.put(f"t{number}")

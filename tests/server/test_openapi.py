@@ -20,11 +20,11 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi import checks
 
+from strandline.api.error_codes import STATUS_OF
 from strandline.errors import StrandlineError
 from strandline.server.openapi import document
-from strandline.server.routes import ROUTES
+from strandline.server.route_table import ROUTES
 from strandline.store import Store
-from strandline.wire.codes import STATUS_OF
 from tests.campaigns import DRAWN_REQUESTS
 from tests.server.running import Running, running
 

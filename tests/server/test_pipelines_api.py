@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import strandline
+from strandline.assembly import RUNS_TOPIC
+from strandline.config.pipeline_config import Declared
+from strandline.config.settings import PipelineSettings, Settings
 from strandline.errors import Invalid
-from strandline.pipeline_config import Declared
 from strandline.server.serve import Serving
 from strandline.server.settings import ServerSettings
-from strandline.settings import PipelineSettings, Settings
-from strandline.wiring import RUNS_TOPIC
 from tests.server.asking import Asking, Refusal
 from tests.server.running import DEADLINE_S, Running, running
 

@@ -15,23 +15,23 @@ from urllib.parse import parse_qsl
 import msgspec
 import pytest
 
-from strandline.env.remote_wait import remote_wait
-from strandline.env.retrying import Retrying
-from strandline.errors import Unavailable
-from strandline.server.bridge import LAKE, QUERY, Bridge
-from strandline.server.routes import ROUTES
-from strandline.server.settings import ServerSettings
-from strandline.server.worker_pool import RemoteSubjects, Task, WorkerPool
-from strandline.settings import (
+from strandline.config.settings import (
     LakeSettings,
     ObjectSettings,
     SegmentSettings,
     Settings,
     SpaceSettings,
 )
+from strandline.errors import Unavailable
+from strandline.platform.objectstore.retrying import Retrying
+from strandline.platform.remote_wait import remote_wait
+from strandline.server.route_table import ROUTES
+from strandline.server.settings import ServerSettings
+from strandline.server.thread_pool import LAKE, QUERY, Bridge
+from strandline.server.worker_pool import RemoteSubjects, Task, WorkerPool
 from strandline.store import Store
 from strandline.testing.sim_objects import READS, SimObjects
-from strandline.views.kv.slot import INLINE_BYTES_MAX
+from strandline.views.kv.key_state import INLINE_BYTES_MAX
 from tests.server.asking import Asking
 from tests.server.running import DEADLINE_S, Running, running
 

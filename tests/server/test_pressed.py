@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from strandline.env.disk import LogFile, OsDisk, OsLogFile
+from strandline.platform.disk import LogFile, OsDisk, OsLogFile
 from strandline.server.settings import RequestLimits, ServerSettings
 from tests.server.running import DEADLINE_S, Answered, Running, running
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from strandline.config.settings import TopicConfig
 from strandline.server.priority import FORGOTTEN_MS, HALF_MS, READ_WEIGHT, priority_of
-from strandline.settings import TopicConfig
 
 NOW_MS = 1_790_000_000_000
 

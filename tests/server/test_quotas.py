@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from strandline.api.errors import Refused
 from strandline.security.principal import LOCAL, Principal
-from strandline.server import quotas as module
-from strandline.server.quotas import Bucket, Quotas, is_loopback, network_of
+from strandline.server.limits import rate_limits as module
+from strandline.server.limits.rate_limits import Bucket, Quotas, is_loopback, network_of
 from strandline.server.settings import RequestLimits
 from strandline.testing.sim_clock import SimClock
-from strandline.wire.problems import Refused
 
 ADA, BOB = Principal(id="ada"), Principal(id="bob")
 HERE = "127.0.0.1"

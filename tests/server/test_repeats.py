@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strandline.api.records import data_of
+from strandline.config.settings import LimitSettings, Settings
 from strandline.errors import StrandlineError
-from strandline.server import asked, repeats
+from strandline.server.connection import head_cache
+from strandline.server.handlers import append_request
 from strandline.server.settings import RequestLimits, ServerSettings
-from strandline.settings import LimitSettings, Settings
-from strandline.wire.records import data_of
 from tests.server.running import Answered, Raw, Running, running
 
 SETTINGS = ServerSettings(
@@ -54,10 +55,10 @@ def lone(data: bytes) -> bytes:
 
 @given(st.lists(st.sampled_from(PIECES), max_size=6).map(b"".join))
 def test_what_is_taken_without_decoding_is_what_decoding_finds(data):
-    found = repeats.lone_data(lone(data), 8)
+    found = head_cache.lone_data(lone(data), 8)
 
     if found is not None:
-        assert asked.plain_batch(lone(data), 8) == [found]
+        assert append_request.plain_batch(lone(data), 8) == [found]
 
 
 RECORDS = [
@@ -76,17 +77,19 @@ RECORDS = [
 def test_what_is_taken_as_plain_records_is_what_the_whole_decoder_finds(records, more):
     body = b'{"records":[%b]%b}' % (b",".join(records), more)
 
-    found = _told(lambda: asked.plain_batch(body, 8))
+    found = _told(lambda: append_request.plain_batch(body, 8))
 
     if found is not None:
-        assert found == _told(lambda: [data_of(each, 8) for each in asked.decoded(body).records])
+        assert found == _told(
+            lambda: [data_of(each, 8) for each in append_request.decoded(body).records]
+        )
 
 
 @pytest.mark.parametrize("count", [1, 2, 100])
 def test_records_with_nothing_but_data_are_taken_as_they_are(count):
     body = b'{"records":[%b]}' % b",".join([b'{"data": {"n": 1}}'] * count)
 
-    assert asked.plain_batch(body, 8) == [b'{"n": 1}'] * count
+    assert append_request.plain_batch(body, 8) == [b'{"n": 1}'] * count
 
 
 def _told(find: Callable[[], list[bytes] | None]) -> list[bytes] | str | None:
@@ -112,7 +115,7 @@ def _told(find: Callable[[], list[bytes] | None]) -> list[bytes] | str | None:
     ],
 )
 def test_what_is_not_surely_one_plain_record_is_decoded(body):
-    assert repeats.lone_data(body, 8) is None
+    assert head_cache.lone_data(body, 8) is None
 
 
 def test_a_known_head_appends_what_its_body_says_each_time(server, raw):

@@ -13,9 +13,9 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from strandline.cli.sql import print_answer
-from strandline.query.result import Result
-from strandline.server.result_formats import arrow_chunks, json_chunks, ndjson_chunks
+from strandline.cli.query.sql import print_answer
+from strandline.query.execute.result import Result
+from strandline.server.serializers.result_formats import arrow_chunks, json_chunks, ndjson_chunks
 from tests.server.running import running
 
 _SMALL = 2_000_000

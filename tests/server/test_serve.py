@@ -12,10 +12,10 @@ import threading
 import msgspec
 import pytest
 
-from strandline.cli.failures import LOCKED
+from strandline.cli.errors import LOCKED
 from strandline.cli.main import run
-from strandline.env.disk import OsDisk
 from strandline.errors import Invalid, Unavailable
+from strandline.platform.disk import OsDisk
 from strandline.server.settings import ServerSettings
 from strandline.store import Store
 from tests.server.certificates import certificate

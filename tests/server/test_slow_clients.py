@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from strandline.server.connections import Connections
+from strandline.api.errors import Refused
+from strandline.server.connection.connections import Connections
 from strandline.server.settings import LiveSettings, RequestLimits, ServerSettings
-from strandline.wire.problems import Refused
 from tests.server.running import Running, running
 
 HASTY = RequestLimits(receive_s_max=0.3, idle_s_max=0.3)

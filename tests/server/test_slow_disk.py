@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from strandline.env.clock import SystemClock
+from strandline.platform.clock import SystemClock
 from strandline.testing.sim_disk import SimDisk
 from tests.server.running import running
 from tests.server.topics_face import Face

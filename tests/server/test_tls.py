@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from strandline.errors import Invalid
-from strandline.server import tls
+from strandline.server.connection import tls
 from strandline.server.settings import RequestLimits, ServerSettings, TlsSettings
 from tests.server.certificates import certificate, subject, trusting
 from tests.server.process import served

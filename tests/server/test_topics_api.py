@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from strandline.config.settings import TopicConfig
 from strandline.server.settings import RequestLimits, ServerSettings
-from strandline.settings import TopicConfig
 from tests.server.running import running
 from tests.server.topics_face import Face
 

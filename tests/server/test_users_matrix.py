@@ -14,8 +14,8 @@ import httpx2
 import pytest
 
 from strandline.errors import Forbidden, StrandlineError
-from strandline.query.commands import Command
-from strandline.query.parsing import parse
+from strandline.query.language.ast import Command
+from strandline.query.language.parser import parse
 from tests.server.asking import Asking, Refusal
 from tests.server.running import DEADLINE_S, Running, running
 

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import msgspec
 import structlog
 
-from strandline.env.thread_pool import pools_made_by
+from strandline.platform.thread_pool import pools_made_by
 from strandline.testing.sim_work import SimExecutor
 from tests.simulation import faults
 from tests.simulation.maps import Maps

@@ -11,16 +11,16 @@ import asyncio
 from collections.abc import Callable
 
 from strandline.errors import Unreachable
-from strandline.pipelines.schedule.schedule import Schedule
+from strandline.pipelines.schedule.scheduler import Schedule
 from strandline.server.app import make_app
-from strandline.server.bridge import Bridge
-from strandline.server.byte_budget import ByteBudget
-from strandline.server.door import Door
-from strandline.server.listener import Listener
-from strandline.server.parts import Parts
-from strandline.server.proxies import Proxies
+from strandline.server.app_state import Parts
+from strandline.server.connection.listener import Listener
+from strandline.server.http.proxies import Proxies
+from strandline.server.limits.byte_budget import ByteBudget
 from strandline.server.serve import wire
 from strandline.server.settings import ServerSettings
+from strandline.server.startup_app import Door
+from strandline.server.thread_pool import Bridge
 from strandline.store import Store
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_loop import Life, SimLoop

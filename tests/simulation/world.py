@@ -13,9 +13,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from strandline.errors import Corrupt, StrandlineError
-from strandline.server.settings import ServerSettings
-from strandline.settings import (
+from strandline.config.settings import (
     LakeSettings,
     SegmentSettings,
     Settings,
@@ -23,6 +21,8 @@ from strandline.settings import (
     ViewSettings,
     WalSettings,
 )
+from strandline.errors import Corrupt, StrandlineError
+from strandline.server.settings import ServerSettings
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_loop import SimLoop, SteppingClock
 from strandline.testing.sim_objects import SimObjects

@@ -11,13 +11,19 @@ import pyarrow as pa
 from pyspark.sql.datasource import Filter, InputPartition
 
 import strandline
-from strandline.pipelines.columns import RECORD
-from strandline.settings import LakeSettings, SegmentSettings, Settings, SpaceSettings, WalSettings
-from strandline.spark.options import parse
-from strandline.spark.readers import BatchReader
+from strandline.config.settings import (
+    LakeSettings,
+    SegmentSettings,
+    Settings,
+    SpaceSettings,
+    WalSettings,
+)
+from strandline.log.topic.topic import Topic
+from strandline.pipelines.splits.record_schema import RECORD
+from strandline.spark.read.options import parse
+from strandline.spark.source.batch_reader import BatchReader
 from strandline.store import Store
 from strandline.testing.sim_clock import SimClock
-from strandline.topic.topic import Topic
 
 Row = tuple[Any, ...]
 BATCH = 40

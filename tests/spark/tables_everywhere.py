@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 import strandline
-from strandline.settings import Settings, SpaceSettings
+from strandline.config.settings import Settings, SpaceSettings
 from strandline.store import Store
 from strandline.testing.sim_clock import SimClock
 from tests.property.query_cases import CONTEXTS, EVENTS, FIELDS, PAUSES_US, VALUES, type_text

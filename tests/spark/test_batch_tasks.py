@@ -9,8 +9,9 @@ import pytest
 from pyspark.sql import datasource
 
 from strandline.errors import Conflict, Invalid, NotFound, RecordsLost, Unavailable, UnknownTopic
-from strandline.pipelines import cuts
-from strandline.spark import plans, position
+from strandline.pipelines.splits import split_planner
+from strandline.spark import position
+from strandline.spark.read import read_plan
 from strandline.testing.sim_clock import SimClock
 from tests.spark.stores import (
     BATCH,
@@ -29,9 +30,9 @@ from tests.spark.stores import (
 def hot(request, monkeypatch) -> str:
     """How records that are not in the lake get to the query."""
     if request.param == "by executors":
-        monkeypatch.setattr(cuts, "CARRIED_BYTES_MAX", -1)
-        monkeypatch.setattr(cuts, "TASK_ROWS", 15)  # files are cut too
-        monkeypatch.setattr(cuts, "_HOT_TASK_SEQS", 30)
+        monkeypatch.setattr(split_planner, "CARRIED_BYTES_MAX", -1)
+        monkeypatch.setattr(split_planner, "TASK_ROWS", 15)  # files are cut too
+        monkeypatch.setattr(split_planner, "_HOT_TASK_SEQS", 30)
     return request.param
 
 
@@ -90,7 +91,7 @@ def test_what_comes_after_the_plan_is_not_seen(data_dir, hot):
 
 
 def test_what_was_deleted_since_is_hidden_where_its_bytes_are_gone(data_dir, monkeypatch):
-    monkeypatch.setattr(cuts, "CARRIED_BYTES_MAX", -1)
+    monkeypatch.setattr(split_planner, "CARRIED_BYTES_MAX", -1)
     with open_store(data_dir, hot_segments=100) as store:
         topic = store.topic("t")
         topic.append_many([b"%d" % number for number in range(30)], tags=["a", "b", "c"] * 10)
@@ -105,7 +106,7 @@ def test_what_was_deleted_since_is_hidden_where_its_bytes_are_gone(data_dir, mon
 
 
 def test_what_was_deleted_before_stays_hidden_when_the_floor_rises(data_dir, monkeypatch):
-    monkeypatch.setattr(cuts, "CARRIED_BYTES_MAX", -1)
+    monkeypatch.setattr(split_planner, "CARRIED_BYTES_MAX", -1)
     with open_store(data_dir) as store:
         topic = store.topic("t")
         for number in range(30):
@@ -123,7 +124,7 @@ def test_what_was_deleted_before_stays_hidden_when_the_floor_rises(data_dir, mon
 
 
 def test_records_that_were_evicted_since_are_told_when_their_bytes_are_gone(data_dir, monkeypatch):
-    monkeypatch.setattr(cuts, "CARRIED_BYTES_MAX", -1)
+    monkeypatch.setattr(split_planner, "CARRIED_BYTES_MAX", -1)
     with open_store(data_dir, hot_segments=100) as store:
         topic = store.topic("t")
         fill(store, topic, 2)
@@ -211,10 +212,10 @@ def test_several_topics_have_a_column_for_their_name(data_dir):
 
 def test_files_are_skipped_by_what_the_manifest_says(data_dir):
     with cold_store(data_dir):
-        by_tag = plans.plan(data_dir, "t", where=[("tag", "=", "t005")])
-        by_seq = plans.plan(data_dir, "t", where=[("seq", "in", [50, 55])])
-        by_key = plans.plan(data_dir, "t", where=[("key", ">", b"z")])
-        whole = plans.plan(data_dir, "t")
+        by_tag = read_plan.plan(data_dir, "t", where=[("tag", "=", "t005")])
+        by_seq = read_plan.plan(data_dir, "t", where=[("seq", "in", [50, 55])])
+        by_key = read_plan.plan(data_dir, "t", where=[("key", ">", b"z")])
+        whole = read_plan.plan(data_dir, "t")
 
     # Four files of two zones; a tag has twenty records, of which a zone ends one before.
     assert (whole.files, whole.files_skipped, whole.zones, whole.zones_skipped) == (4, 0, 8, 0)
@@ -304,7 +305,7 @@ def test_an_executor_without_the_lake_says_so(data_dir, tmp_path):
 
 
 def test_an_executor_without_the_store_says_so(data_dir, tmp_path, monkeypatch):
-    monkeypatch.setattr(cuts, "CARRIED_BYTES_MAX", -1)
+    monkeypatch.setattr(split_planner, "CARRIED_BYTES_MAX", -1)
     with open_store(data_dir) as store:
         store.topic("t").append_many([b"x"] * 5)
         made = reader(data_dir)

@@ -16,7 +16,7 @@ from pyspark.pipelines.cli import load_pipeline_spec
 
 import strandline
 from strandline.errors import NotInstalled
-from strandline.pipelines.schedule.running import spark_home
+from strandline.pipelines.schedule.runner import spark_home
 from strandline.spark.sessions import check_java
 from tests.house.tree import ROOT
 

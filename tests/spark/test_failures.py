@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from strandline.errors import Corrupt, Denied, NotInstalled, RecordsLost, Unavailable
-from strandline.spark.failures import explain, plain_errors, told_briefly
+from strandline.spark.errors import explain, plain_errors, told_briefly
 from strandline.spark.sessions import check_java, check_master
 
 

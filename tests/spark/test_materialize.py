@@ -11,10 +11,10 @@ import strandline
 from strandline.errors import StrandlineError
 from strandline.pipelines import Embedded, by_size, materialize
 from strandline.spark import SparkEngine
-from strandline.spark.rooms import room
-from strandline.spark.rows import frame_of
+from strandline.spark.isolated_sessions import room
+from strandline.spark.tables.event_rows import frame_of
 from strandline.store import Store
-from tests.unit.query.remember.world import alike
+from tests.unit.query.materialized.world import alike
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 

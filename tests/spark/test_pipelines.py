@@ -11,11 +11,11 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
+from strandline.config.settings import GIB, LakeSettings
 from strandline.errors import Corrupt, NotInstalled
-from strandline.lake import outside
+from strandline.lake import external_reader
 from strandline.pipelines import Embedded, Engine, choose, compact, scrub
-from strandline.pipelines.groups import groups_of
-from strandline.settings import GIB, LakeSettings
+from strandline.pipelines.compaction.compaction_planner import groups_of
 from strandline.spark.engine import SparkEngine
 from strandline.store import Store
 from tests.unit.lake.small_lake import fill, open_small
@@ -37,11 +37,11 @@ def store(tmp_path) -> Iterator[Store]:
 
 
 def rows_in(store: Store, topic: str) -> pa.Table:
-    return outside.dataset(f"{store.path}/lake", topic).to_table()
+    return external_reader.dataset(f"{store.path}/lake", topic).to_table()
 
 
 def files_in(store: Store, topic: str) -> list[tuple[int, int, int]]:
-    files = outside.files(f"{store.path}/lake", topic).files
+    files = external_reader.files(f"{store.path}/lake", topic).files
     return [(file.first_seq, file.last_seq, file.rows) for file in files]
 
 
@@ -130,7 +130,9 @@ def test_a_compaction_keeps_every_row(engine, store):
 def test_each_planned_group_becomes_one_file(engine, store):
     fill(store, batches=11)
     wanted = LakeSettings(file_bytes=2500, zone_rows=70)
-    manifest = outside.newest_of(store.lake_objects, outside.owner_of(store.lake_objects), 1)
+    manifest = external_reader.newest_of(
+        store.lake_objects, external_reader.owner_of(store.lake_objects), 1
+    )
     planned = groups_of(manifest, file_bytes=2500, dead_share=wanted.dead_share)
 
     compact(store, engine=engine, settings=wanted)
@@ -144,7 +146,7 @@ def test_each_planned_group_becomes_one_file(engine, store):
 def test_damage_is_told_and_holds_up_no_other_group(engine, store):
     fill(store, "bad", batches=4)
     fill(store, "good", batches=4)
-    damage(outside.files(f"{store.path}/lake", "bad").files[1].url)
+    damage(external_reader.files(f"{store.path}/lake", "bad").files[1].url)
 
     summary = compact(store, engine=engine)
 
@@ -157,7 +159,7 @@ def test_damage_is_told_and_holds_up_no_other_group(engine, store):
 def test_a_scrub_finds_every_damaged_file_and_no_other(engine, store):
     fill(store, "orders", batches=6)
     fill(store, "users", batches=6)
-    bad = [outside.files(f"{store.path}/lake", "orders").files[place] for place in (0, 3)]
+    bad = [external_reader.files(f"{store.path}/lake", "orders").files[place] for place in (0, 3)]
     for file in bad:
         damage(file.url)
 

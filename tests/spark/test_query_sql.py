@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from strandline.query.compile import sql
-from strandline.query.periods import Calendar
-from strandline.query.plan import plan_of
-from strandline.query.result import Result
+from strandline.query.execute.result import Result
+from strandline.query.language.periods import Calendar
+from strandline.query.plan.compile import sql
+from strandline.query.plan.plan import plan_of
 from tests.unit.query.asking import Tables, table
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]

@@ -11,13 +11,14 @@ from pyspark.sql import SparkSession
 
 import strandline
 from strandline.errors import Invalid
-from strandline.query.binding import bind
-from strandline.query.execute import Answering
-from strandline.query.parsing import parse
-from strandline.spark import frame, rows, run, sql
-from strandline.spark.native import RANGES_MAX
-from strandline.spark.questions import answer
-from strandline.spark.rooms import room
+from strandline.query.execute.executor import Answering
+from strandline.query.language.binding import bind
+from strandline.query.language.parser import parse
+from strandline.spark import frame, run, sql
+from strandline.spark.isolated_sessions import room
+from strandline.spark.sql.query import answer
+from strandline.spark.tables import event_rows
+from strandline.spark.tables.parquet import RANGES_MAX
 from strandline.store import Store
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -229,9 +230,9 @@ def test_what_is_small_is_one_task_whatever_it_is_made_of(spark, data_dir, monke
 
         apart = table.snapshot().read(["n", "more"]).apart()
         kinds = table.schema.kinds()
-        small = rows.frame_of(room(spark), "pay", kinds, apart)
-        monkeypatch.setattr(rows, "ONE_TASK_BYTES", 0)
-        large = rows.frame_of(room(spark), "pay", kinds, apart)
+        small = event_rows.frame_of(room(spark), "pay", kinds, apart)
+        monkeypatch.setattr(event_rows, "ONE_TASK_BYTES", 0)
+        large = event_rows.frame_of(room(spark), "pay", kinds, apart)
 
         assert small.rdd.getNumPartitions() == 1
         assert large.rdd.getNumPartitions() > 1

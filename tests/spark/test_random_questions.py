@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from strandline.query.binding import bind
-from strandline.query.execute import run
-from strandline.query.periods import Calendar
-from strandline.query.result import Result
-from strandline.spark.questions import answer
-from strandline.spark.rooms import room
+from strandline.query.execute.executor import run
+from strandline.query.execute.result import Result
+from strandline.query.language.binding import bind
+from strandline.query.language.periods import Calendar
+from strandline.spark.isolated_sessions import room
+from strandline.spark.sql.query import answer
 from tests.property.query_cases import EVENTS, cases
 from tests.property.query_oracle import Case
 from tests.property.query_oracle import answer as plain_answer

@@ -10,10 +10,10 @@ from pyroaring import BitMap64
 from strandline.pipelines import Embedded, Engine, rebuild, rollup
 from strandline.spark.engine import SparkEngine
 from tests.unit.pipelines.lives import KINDS, host, live, open_lively
-from tests.unit.pipelines.test_rebuild_table import make as make_table
 from tests.unit.pipelines.test_rollup import by_itself as rolled_by_itself
 from tests.unit.pipelines.test_rollup import made as rolled
 from tests.unit.pipelines.test_rollup import make as rollup_life
+from tests.unit.pipelines.view_rebuild.test_rebuild_table import make as make_table
 
 pytestmark = pytest.mark.spark
 

@@ -19,9 +19,10 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from strandline.client.settings import ClientSettings
 from strandline.errors import Forbidden, Invalid, RecordsLost, UnknownTopic, Unreachable
-from strandline.pipelines.conditions import EPOCH
-from strandline.spark import plain_errors, served, table
-from strandline.spark.options import parse
+from strandline.pipelines.splits.predicates import EPOCH
+from strandline.spark import plain_errors, table
+from strandline.spark.read import server_source
+from strandline.spark.read.options import parse
 from strandline.store import Store
 from tests.server.running import Running, running
 from tests.spark.viewing import batch, begin, drain, open_views, step, table_store
@@ -66,8 +67,8 @@ def _wait_until_deletes_have_left_the_log(store: Store) -> None:
 
 
 def test_a_batch_has_the_records_of_the_server_cut_into_tasks(server: Running, monkeypatch):
-    monkeypatch.setattr(served, "PART_SEQS", 120)
-    monkeypatch.setattr(served, "_PAGE_RECORDS", 50)
+    monkeypatch.setattr(server_source, "PART_SEQS", 120)
+    monkeypatch.setattr(server_source, "_PAGE_RECORDS", 50)
     tasks: list = []
 
     found = batch("", "log", tasks, url=server.url)
@@ -148,7 +149,7 @@ def test_records_that_go_while_a_batch_is_read_are_told(own: Running):
     own.store.topic("log").append(b"new")
 
     with pytest.raises(RecordsLost):
-        list(served.read(task.parts[0], ("seq",), ()))
+        list(server_source.read(task.parts[0], ("seq",), ()))
 
 
 @pytest.mark.parametrize(
@@ -186,7 +187,7 @@ def test_url_and_store_exclude_each_other():
 
 
 def test_a_server_that_does_not_answer_is_named(monkeypatch):
-    monkeypatch.setattr(served, "SETTINGS", ClientSettings(retry_s_max=0))
+    monkeypatch.setattr(server_source, "SETTINGS", ClientSettings(retry_s_max=0))
 
     with pytest.raises(Unreachable, match=r"127\.0\.0\.1:9"):
         batch("", "t", url="http://127.0.0.1:9")

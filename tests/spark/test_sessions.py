@@ -9,7 +9,7 @@ import sys
 import pytest
 from pyspark.sql import SparkSession
 
-from strandline.cli.engines import Where
+from strandline.cli.engine_options import Where
 from strandline.spark.sessions import conf_of
 
 OPTIONS = "spark.driver.defaultJavaOptions"

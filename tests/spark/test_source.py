@@ -142,7 +142,7 @@ def _make_newer(path: Path) -> None:
     import msgspec
     from xxhash import xxh3_64_hexdigest
 
-    from strandline.topic.system import System
+    from strandline.log.files.system_file import System
 
     old = msgspec.json.decode(path.read_bytes(), type=System)
     bare = msgspec.structs.replace(old, format=99, checksum="")

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from strandline.errors import Invalid, RecordsLost, UnknownTopic
-from strandline.pipelines import cuts
-from strandline.spark.options import parse
-from strandline.spark.streams import StreamReader
+from strandline.pipelines.splits import split_planner
+from strandline.spark.read.options import parse
+from strandline.spark.source.streams import StreamReader
 from tests.spark.stores import cold_store, fill, open_store, random_store, read, records
 
 Offset = dict[str, Any]
@@ -44,7 +44,7 @@ def drain(made: StreamReader, limit: ReadLimit | None = None) -> list:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_batches_of_any_size_give_every_record_once(data_dir, seed, monkeypatch):
-    monkeypatch.setattr(cuts, "CARRIED_BYTES_MAX", -1 if seed % 2 else 1 << 20)
+    monkeypatch.setattr(split_planner, "CARRIED_BYTES_MAX", -1 if seed % 2 else 1 << 20)
     with random_store(data_dir, seed) as store:
         store.topic("t").alter(cap_records=0)
 

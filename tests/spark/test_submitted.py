@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 import strandline
+from strandline.assembly import RUNS_TOPIC
+from strandline.config.pipeline_config import Declared
+from strandline.config.settings import PipelineSettings
 from strandline.errors import NotInstalled
-from strandline.lake import outside
-from strandline.pipeline_config import Declared
+from strandline.lake import external_reader
 from strandline.pipelines.schedule.history import runs_in
-from strandline.pipelines.schedule.running import Order, command_of, spark_home
-from strandline.pipelines.schedule.schedule import Schedule
-from strandline.settings import PipelineSettings
+from strandline.pipelines.schedule.runner import Order, command_of, spark_home
+from strandline.pipelines.schedule.scheduler import Schedule
 from strandline.spark.sessions import check_java
-from strandline.wiring import RUNS_TOPIC
 from tests.unit.lake.small_lake import fill, open_small
 
 pytestmark = pytest.mark.spark
@@ -38,7 +38,7 @@ def test_a_declared_compaction_runs_by_spark_submit(data_dir: str):
     with open(f"{data_dir}/schedule/nightly.log", encoding="utf-8") as log:
         printed = log.read()
     assert (run.outcome, run.rows, run.engine) == ("done", 400, "spark"), printed
-    assert len(outside.files(f"{data_dir}/lake", "orders").files) == 1
+    assert len(external_reader.files(f"{data_dir}/lake", "orders").files) == 1
     with strandline.open(data_dir, readonly=True) as store:
         (line,) = runs_in(store.topic(RUNS_TOPIC))
     assert line.run == run

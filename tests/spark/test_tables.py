@@ -9,8 +9,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from strandline.errors import Invalid, NotFound, UnknownTopic
-from strandline.pipelines.columns import RECORD
-from strandline.spark import explain, native, position, table, tables
+from strandline.pipelines.splits.record_schema import RECORD
+from strandline.spark import explain, position, table
+from strandline.spark.tables import parquet, topic_table
 from tests.spark.stores import cold_store, fill, open_store, random_store, records
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -48,8 +49,8 @@ def test_hidden_rows_of_files_stay_hidden_by_comparison_and_by_join(
         expected = records(data_dir)
 
         by_comparison = table(spark, data_dir, "t")
-        monkeypatch.setattr(native, "RANGES_MAX", 1)
-        monkeypatch.setattr(tables, "PATHS_MAX", 1)
+        monkeypatch.setattr(parquet, "RANGES_MAX", 1)
+        monkeypatch.setattr(topic_table, "PATHS_MAX", 1)
         by_join = table(spark, data_dir, "t")
 
         assert collected(by_comparison) == expected
@@ -60,7 +61,7 @@ def test_a_table_is_pinned_while_the_store_goes_on(spark: SparkSession, data_dir
     with cold_store(data_dir) as store:
         before = records(data_dir)
         carried = table(spark, data_dir, "t")
-        monkeypatch.setattr(tables, "_HOT_BYTES_MAX", -1)
+        monkeypatch.setattr(topic_table, "_HOT_BYTES_MAX", -1)
         by_executors = table(spark, data_dir, "t")
         fill(store, store.topic("t"), 2)
         store.relocate()
@@ -153,9 +154,9 @@ def test_a_file_that_left_under_a_table_is_told_by_its_records(
     ],
 )
 def test_spark_is_told_the_lake_by_its_own_name(lake, url):
-    assert tables.spark_url(lake) == url
+    assert topic_table.spark_url(lake) == url
 
 
 def test_a_lake_that_spark_cannot_read_is_told():
     with pytest.raises(Invalid, match=r"use spark\.read\.format"):
-        tables.spark_url("az://container/prefix")
+        topic_table.spark_url("az://container/prefix")

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 import strandline
-from strandline.pipelines.columns import RECORD
+from strandline.pipelines.splits.record_schema import RECORD
 from strandline.spark import table
 from tests.spark.stores import BATCH, open_store, read, reader, records
 from tests.spark.test_tables import collected

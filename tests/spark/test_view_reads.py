@@ -12,7 +12,7 @@ import pytest
 
 import strandline
 from strandline.errors import Invalid, NotFound, TooLarge, UnknownTopic
-from strandline.spark import states
+from strandline.spark.read import view_state
 from strandline.store import Store
 from tests.spark.viewing import batch, drain, open_views, table_store
 
@@ -154,8 +154,8 @@ def test_what_is_too_large_to_travel_is_read_by_executors(
     store: Store, monkeypatch: pytest.MonkeyPatch, view: str, topic: str
 ):
     wanted = batch(store.path, topic, view=view)
-    monkeypatch.setattr(states, "CARRIED_BYTES_MAX", 1)
-    monkeypatch.setattr(states, "_SLICE_ROWS", 1)
+    monkeypatch.setattr(view_state, "CARRIED_BYTES_MAX", 1)
+    monkeypatch.setattr(view_state, "_SLICE_ROWS", 1)
     tasks: list[Any] = []
 
     found = batch(store.path, topic, tasks, view=view)
@@ -167,7 +167,7 @@ def test_what_is_too_large_to_travel_is_read_by_executors(
 def test_a_queue_that_is_too_large_to_travel_says_what_to_do(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(states, "COPIED_BYTES_MAX", 1)
+    monkeypatch.setattr(view_state, "COPIED_BYTES_MAX", 1)
 
     with pytest.raises(TooLarge, match="view=log"):
         batch(store.path, "jobs", view="queue")

@@ -28,9 +28,9 @@ from pyspark.sql.types import (
 
 import strandline
 from strandline.errors import Invalid, NotFound, UnknownTopic
-from strandline.spark.schema import of_arrow
-from strandline.spark.source import StrandlineSource
-from strandline.spark.writers import Rows, StreamWriter
+from strandline.spark.read.schema import of_arrow
+from strandline.spark.source.source import StrandlineSource
+from strandline.spark.source.writers import Rows, StreamWriter
 from strandline.store import Store
 from tests.spark.viewing import START, open_views
 from tests.spark.writing import nothing_is_left
@@ -267,7 +267,7 @@ def test_a_batch_that_is_repeated_is_written_once(store: Store, monkeypatch, die
     assert isinstance(made, StreamWriter)
 
     def attempt() -> list[Rows]:
-        monkeypatch.setattr("strandline.spark.writers._property", lambda name: "7")
+        monkeypatch.setattr("strandline.spark.source.writers._property", lambda name: "7")
         stage(made, BAD_EVENTS.slice(0, 2))  # killed when it had staged its rows
         return [stage(made, BAD_EVENTS.slice(0, 2)), stage(made, BAD_EVENTS.slice(2))]
 

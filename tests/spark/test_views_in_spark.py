@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from strandline.errors import Invalid
-from strandline.spark import event_tables, native, plain_errors, position, table
+from strandline.spark import plain_errors, position, table
+from strandline.spark.tables import event_table_frame, parquet
 from tests.spark.viewing import open_views, table_store
 from tests.spark.writing import PATIENCE_S
 
@@ -32,8 +33,8 @@ def test_a_table_is_its_files_by_sparks_own_reader_and_the_rest(
 
         assert in_order(frame.toArrow()) == wanted
         assert len(frame.inputFiles()) > 1, "files are read natively"
-        monkeypatch.setattr(native, "RANGES_MAX", 1)
-        monkeypatch.setattr(event_tables, "PATHS_MAX", 1)
+        monkeypatch.setattr(parquet, "RANGES_MAX", 1)
+        monkeypatch.setattr(event_table_frame, "PATHS_MAX", 1)
         store.table("pay").store("late", {"n": 1, "cur": "EUR", "day": "2026-01-04"})
         store.table("pay").flush()
         store.views.shelf.save()

@@ -22,16 +22,16 @@ from pyspark.sql.types import (
 )
 
 from strandline.errors import Invalid, NotAStore, TooLarge, UnknownTopic
-from strandline.inbox import staging
-from strandline.inbox.delivery import NUMBER_MAX
-from strandline.inbox.staging import COLUMNS
-from strandline.pipelines.deliver import deliver
-from strandline.spark.options import parse_write
-from strandline.spark.source import StrandlineSource
-from strandline.spark.writers import BatchWriter, Rows, StreamWriter, _record
+from strandline.ingest import staged_files
+from strandline.ingest.delivery_codec import NUMBER_MAX
+from strandline.ingest.staged_files import COLUMNS
+from strandline.pipelines.delivery_client import deliver
+from strandline.spark.read.options import parse_write
+from strandline.spark.source.source import StrandlineSource
+from strandline.spark.source.writers import BatchWriter, Rows, StreamWriter, _record
 from tests.spark.stores import fill, open_store
 from tests.spark.writing import empty_store, nothing_happened
-from tests.unit.inbox.deliveries import rows
+from tests.unit.ingest.deliveries import rows
 from tests.unit.pipelines.owners import contents, delivered_in, owner, stage, staged_in
 
 BYTES, TEXT, INT, LONG = BinaryType(), StringType(), IntegerType(), LongType()
@@ -207,8 +207,8 @@ def test_a_lake_that_is_not_the_stores_is_refused(data_dir, tmp_path, create):
 
 def test_a_task_with_many_rows_stages_several_files_and_their_order_is_kept(data_dir, monkeypatch):
     empty_store(data_dir)
-    monkeypatch.setattr(staging, "CHUNK_ROWS", 2)
-    monkeypatch.setattr(staging, "FILE_BYTES", 1)
+    monkeypatch.setattr(staged_files, "CHUNK_ROWS", 2)
+    monkeypatch.setattr(staged_files, "FILE_BYTES", 1)
     made = BatchWriter(options_of(data_dir))
 
     tasks = [made.write(iter([rows(*data)])) for data in ([b"a", b"b", b"c"], [b"d"] * 5)]

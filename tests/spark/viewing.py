@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 import strandline
-from strandline.settings import Settings
-from strandline.spark.source import StrandlineSource
+from strandline.config.settings import Settings
+from strandline.spark.source.source import StrandlineSource
 from strandline.store import Store
 
 Rows = list[dict[str, Any]]

@@ -61,7 +61,7 @@ def test_all_names_are_listed_and_can_be_imported_at_once():
     assert _in_a_new_process(program) == "Store open_reservoir strandline.lake"
 
 
-@pytest.mark.parametrize("first", ["strandline.reservoir", "strandline.reservoir.map.map"])
+@pytest.mark.parametrize("first", ["strandline.reservoir", "strandline.reservoir.btree.btree_map"])
 def test_the_package_of_reservoirs_does_not_hide_the_function(first: str):
     program = f"import {first}; import strandline; print(strandline.reservoir.__name__)"
 

@@ -13,7 +13,7 @@ from pyspark import pipelines
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from strandline.spark.source import StrandlineSource
+from strandline.spark.source.source import StrandlineSource
 
 STORE = os.path.abspath(os.environ.get("STRANDLINE_STORE", "data"))
 SALE = "item string, cents long"

@@ -1,1 +1,1 @@
-"""Backups of a store in any object store: take, list, verify, restore, prune."""
+"""Backups of a store in any object store: create, list, verify, restore, prune."""

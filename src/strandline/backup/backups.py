@@ -17,19 +17,19 @@ from types import TracebackType
 
 import msgspec
 
-from strandline.backup import moment, prune, register, restore, verify
-from strandline.backup.copier import GRACE_S
+from strandline.backup import catalog, prune, restore, restore_point, verify
+from strandline.backup.create import take
 from strandline.backup.descriptor import Descriptor
-from strandline.backup.source import Reach
-from strandline.backup.take import take
-from strandline.env.clock import Clock, SystemClock
-from strandline.env.disk import Disk, OsDisk
-from strandline.env.object_store import open_objects
-from strandline.env.objects import Objects
-from strandline.env.probe import probe
-from strandline.env.system_failures import as_unavailable
-from strandline.topic.layout import Layout
-from strandline.topic.progress import Progress, silent
+from strandline.backup.store_reader import Reach
+from strandline.backup.uploader import GRACE_S
+from strandline.log.files.layout import Layout
+from strandline.log.progress import Progress, silent
+from strandline.platform.clock import Clock, SystemClock
+from strandline.platform.disk import Disk, OsDisk
+from strandline.platform.objectstore.cloud import open_objects
+from strandline.platform.objectstore.probe import probe
+from strandline.platform.objectstore.protocol import Objects
+from strandline.platform.system_errors import as_unavailable
 
 Place = str | Objects
 """A url, a folder, or an object store that is open."""
@@ -78,14 +78,14 @@ class Backups:
 
     def list(self) -> Sequence[BackupInfo]:
         """The backups, oldest first; ``Corrupt`` when one cannot be read."""
-        shelf = register.read_all(self.objects)
+        shelf = catalog.read_all(self.objects)
         for error in shelf.broken.values():
             raise error
         return [info_of(shelf.chain(each.number)) for each in shelf.backups]
 
-    def windows(self) -> Sequence[moment.Window]:
+    def windows(self) -> Sequence[restore_point.Window]:
         """The moments that can be restored; backups that cannot be read are left out."""
-        return moment.windows(register.read_all(self.objects))
+        return restore_point.windows(catalog.read_all(self.objects))
 
     def take(
         self,
@@ -99,7 +99,7 @@ class Backups:
 
         The store's own process says with ``reach`` how far: call ``store.backup``.
         """
-        if self._doubted and not register.numbers(self.objects):
+        if self._doubted and not catalog.numbers(self.objects):
             probe(self.objects)
         path = os.path.abspath(directory)
         try:
@@ -115,7 +115,7 @@ class Backups:
         except (OSError, MemoryError) as error:
             raise as_unavailable(error, "a backup") from error
         goes_on = made.timeline != made.number
-        older = [register.read(self.objects, made.number - 1)] if goes_on else []
+        older = [catalog.read(self.objects, made.number - 1)] if goes_on else []
         return info_of([*older, made])
 
     def restore(
@@ -123,7 +123,7 @@ class Backups:
         directory: str,
         *,
         backup: int | None = None,
-        at: moment.At | None = None,
+        at: restore_point.At | None = None,
         lake: Place | None = None,
         progress: Progress = silent,
     ) -> restore.Restored:

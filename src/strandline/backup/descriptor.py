@@ -12,7 +12,7 @@ The same in time: ``exact_us`` to ``until_us``.
 
 **Timelines.** A backup whose log goes on exactly where that of the one before it ended belongs to
 the same timeline, which is named after its first backup. That it does is seen by the last frame of
-the older backup, which must be in the log, header and all (``source.py``). So the logs of one
+the older backup, which must be in the log, header and all (``store_reader.py``). So the logs of one
 timeline are one log, and every moment from its first root on can be restored. A backup after a
 restore, or after checkpoints have removed part of the log, begins a new one.
 """

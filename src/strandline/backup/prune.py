@@ -6,17 +6,17 @@
 
 An object of a backup that is being taken has no name yet: it is young, and stays for a grace
 period. What the newest backup names stays, for a backup under way may rest on it; it cannot be
-added once there is a newer one that it does not know (``register.py``).
+added once there is a newer one that it does not know (``catalog.py``).
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from strandline.backup import keys, register
-from strandline.backup.copier import GRACE_S
-from strandline.env.objects import Objects
+from strandline.backup import catalog, object_keys
+from strandline.backup.uploader import GRACE_S
 from strandline.errors import Invalid
+from strandline.platform.objectstore.protocol import Objects
 
 _DELETE_MAX = 1000  # keys in one call
 
@@ -33,17 +33,17 @@ def prune(objects: Objects, *, keep: int, now_us: int, grace_s: float = GRACE_S)
     """Keep the newest backups, and remove the others."""
     if keep < 1:
         raise Invalid("prune keeps one backup at least")
-    shelf = register.read_all(objects)
+    shelf = catalog.read_all(objects)
     for error in shelf.broken.values():
         raise error
     doomed = [each.number for each in shelf.backups[:-keep]]
     for number in doomed:
-        objects.delete([keys.descriptor_key(number)])
+        objects.delete([object_keys.descriptor_key(number)])
     strays = []
-    for folder in keys.FOLDERS:
+    for folder in object_keys.FOLDERS:
         strays += list(objects.list(folder))
     # Read again, behind the listing: a backup that was added meanwhile names what it took.
-    after = register.read_all(objects)
+    after = catalog.read_all(objects)
     for error in after.broken.values():
         raise error
     named = {each.key for backup in after.backups for each in backup.objects()}

@@ -1,6 +1,6 @@
 """Makes a store from a backup, as it was at a moment.
 
-    1 choose the backups, the root and where to cut the log (``moment.py``, ``cut.py``)
+    1 choose the backups, the root and where to cut the log (``restore_point.py``, ``pitr_cut.py``)
     2 write segments, checkpoint, log and lake into an empty directory, each object verified
     3 read the store as an opening would; on its log begin every topic's next life, and close it
     4 write SYSTEM: only now is it a store
@@ -20,34 +20,34 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 from xxhash import xxh3_128
 
-from strandline.backup import frames, keys, moment, register
-from strandline.backup.copier import fetch
-from strandline.backup.cut import Plan, plan, whole
+from strandline.backup import catalog, log_frames, object_keys, restore_point
+from strandline.backup.catalog import Shelf
 from strandline.backup.descriptor import Descriptor, Object, Piece
-from strandline.backup.register import Shelf
-from strandline.env.clock import Clock
-from strandline.env.disk import Disk
-from strandline.env.folder import FolderObjects
-from strandline.env.objects import Objects
+from strandline.backup.pitr_cut import Plan, plan, whole
+from strandline.backup.uploader import fetch
+from strandline.config.settings import LakeSettings, Settings
 from strandline.errors import Corrupt, Invalid, Locked, NotFound
-from strandline.lake import codec as manifest_codec
-from strandline.lake import keys as lake_keys
-from strandline.lake import names, terms
+from strandline.lake import object_keys as lake_keys
+from strandline.lake import topic_names
 from strandline.lake.lake import Lake
-from strandline.lake.manifest import Manifest
-from strandline.settings import LakeSettings, Settings
-from strandline.topic import root as root_file
-from strandline.topic import system
-from strandline.topic.layout import Layout
-from strandline.topic.progress import Progress
-from strandline.topic.recover import Recovered, recover
-from strandline.topic.replay import RESTORED
-from strandline.topic.root import Root
-from strandline.wal import control
-from strandline.wal.codec import FileHeader, encode_file_header
-from strandline.wal.files import ShardFiles
-from strandline.wal.shard import Shard
-from strandline.wal.writer import Writer
+from strandline.lake.manifest import fencing, manifest_codec
+from strandline.lake.manifest.manifest import Manifest
+from strandline.log.files import checkpoint_codec as root_file
+from strandline.log.files import system_file
+from strandline.log.files.checkpoint_codec import Root
+from strandline.log.files.layout import Layout
+from strandline.log.progress import Progress
+from strandline.log.recovery.recover import Recovered, recover
+from strandline.log.recovery.replay import RESTORED
+from strandline.log.wal import control_messages
+from strandline.log.wal.codec import FileHeader, encode_file_header
+from strandline.log.wal.log_files import ShardFiles
+from strandline.log.wal.shard import Shard
+from strandline.log.wal.writer import Writer
+from strandline.platform.clock import Clock
+from strandline.platform.disk import Disk
+from strandline.platform.objectstore.local import FolderObjects
+from strandline.platform.objectstore.protocol import Objects
 
 _FILE_SLACK = 512  # zeros behind the frames of a file, as behind any log's end
 
@@ -74,7 +74,7 @@ def restore(
     disk: Disk,
     clock: Clock,
     backup: int | None = None,
-    at: moment.At | None = None,
+    at: restore_point.At | None = None,
     lake: Objects | None = None,
     progress: Progress = lambda what, done, total: None,
 ) -> Restored:
@@ -83,31 +83,31 @@ def restore(
     if disk.list_dir(directory):
         raise Invalid(f"{directory} is not empty: name a new directory, or empty this one")
     source = _Source(objects, progress)
-    found = _plan(register.read_all(objects), source, backup, at)
+    found = _plan(catalog.read_all(objects), source, backup, at)
     disk.make_dirs(directory)
     lock = disk.lock(layout.lock, b"restore\n")
     if lock is None:
         raise Locked(f"another process restores into {directory}: wait for it")
     try:
-        disk.durable_replace(f"{directory}/{system.RESTORING}", b"")
+        disk.durable_replace(f"{directory}/{system_file.RESTORING}", b"")
         target = lake or FolderObjects(layout.lake, disk)
         return _Restorer(disk, clock, layout, found, source, target).run()
     finally:
         lock.release()
 
 
-def _plan(shelf: Shelf, source: _Source, backup: int | None, at: moment.At | None) -> Plan:
+def _plan(shelf: Shelf, source: _Source, backup: int | None, at: restore_point.At | None) -> Plan:
     if at is None:
-        newest = moment.named(shelf, backup, source.objects.name)
+        newest = restore_point.named(shelf, backup, source.objects.name)
         return whole(shelf.chain(newest.number))
     if backup is not None:
-        moment.named(shelf, backup, source.objects.name)
-    wanted = moment.parse(at)
-    for chain in moment.chains(shelf, wanted, backup):
+        restore_point.named(shelf, backup, source.objects.name)
+    wanted = restore_point.parse(at)
+    for chain in restore_point.chains(shelf, wanted, backup):
         found = plan(chain, wanted, source.piece)
         if found is not None:
             return found
-    raise moment.refusal(shelf, wanted)
+    raise restore_point.refusal(shelf, wanted)
 
 
 class _Source:
@@ -189,8 +189,10 @@ class _Restorer:
             self._disk.durable_replace(root_file.path_of(self._layout.meta, root.number), content)
         self._write_lake(found)
         made = self._begin_next_lives()
-        system.write(self._disk, self._layout.directory, self._store_id, found.store_created_us)
-        self._disk.remove(f"{self._layout.directory}/{system.RESTORING}")
+        system_file.write(
+            self._disk, self._layout.directory, self._store_id, found.store_created_us
+        )
+        self._disk.remove(f"{self._layout.directory}/{system_file.RESTORING}")
         return made
 
     def _needed(self) -> Iterator[Object]:
@@ -211,9 +213,9 @@ class _Restorer:
     def _write_segments(self, root: Root, found: Descriptor) -> None:
         known = {each.key: each for each in found.segments}
         for info in root.segments:
-            wanted = known.get(keys.segment_key(info))
+            wanted = known.get(object_keys.segment_key(info))
             if wanted is None:
-                raise Corrupt("a backup lacks a segment", path=keys.segment_key(info))
+                raise Corrupt("a backup lacks a segment", path=object_keys.segment_key(info))
             path = f"{self._layout.segments}/{info.name()}"
             self._disk.make_dirs(path.rpartition("/")[0])
             self._write_file(path, wanted)
@@ -246,7 +248,7 @@ class _Restorer:
                     created_us=piece.ts_first,
                 )
                 self._disk.durable_replace(files.path(piece.first_lsn), _file_of(header, content))
-                for mark in frames.marks(content, piece.first_lsn):
+                for mark in log_frames.marks(content, piece.first_lsn):
                     previous = mark.first_word
 
     def _write_lake(self, found: Descriptor) -> None:
@@ -261,8 +263,8 @@ class _Restorer:
             manifest = manifest_codec.follow(None, data, place).manifest
             self._write_lake_files(manifest, known)
             self._lake.create(lake_keys.manifest_key(topic.topic_id, topic.number), data)
-            names.mark(self._lake, manifest.name, topic.topic_id)
-        terms.check_identity(self._lake, self._store_id, self._clock)
+            topic_names.mark(self._lake, manifest.name, topic.topic_id)
+        fencing.check_identity(self._lake, self._store_id, self._clock)
 
     def _check_lake_is_new(self) -> None:
         if next(iter(self._lake.list()), None) is not None:
@@ -270,7 +272,7 @@ class _Restorer:
 
     def _write_lake_files(self, manifest: Manifest, known: dict[str, Object]) -> None:
         for file in manifest.files:
-            wanted = known.get(keys.lake_key(manifest.topic_id, file.name()))
+            wanted = known.get(object_keys.lake_key(manifest.topic_id, file.name()))
             if wanted is None or wanted.content != file.content:
                 raise Corrupt("a backup lacks a lake file", path=file.name())
             key = lake_keys.data_key(manifest.topic_id, file.name())
@@ -323,9 +325,9 @@ class _Restorer:
                 epoch = max(state.epoch + 1, writer.stamp())
                 ephemeral = state.config.durability == "ephemeral"
                 ceiling = state.ceiling if ephemeral else state.next_seq - 1
-                message = control.TailLost(state.next_seq, ceiling, epoch, RESTORED)
+                message = control_messages.TailLost(state.next_seq, ceiling, epoch, RESTORED)
                 writer.place_control(state.id, message)
-            writer.end(control.ClosedCleanly())
+            writer.end(control_messages.ClosedCleanly())
         shard.committer.sync_now()
         ends[0] = shard.committer.synced
         writer.close()

@@ -12,15 +12,15 @@ from collections.abc import Iterator
 
 import msgspec
 
-from strandline.backup import keys, register
-from strandline.backup.copier import digest, fetch
-from strandline.backup.cut import whole
+from strandline.backup import catalog, object_keys
 from strandline.backup.descriptor import Descriptor, Object
-from strandline.env.objects import Info, Objects
+from strandline.backup.pitr_cut import whole
+from strandline.backup.uploader import digest, fetch
 from strandline.errors import Corrupt, Invalid, NotFound, StrandlineError, Unavailable
-from strandline.lake import codec as manifest_codec
-from strandline.topic import root as root_file
-from strandline.topic.progress import Progress
+from strandline.lake.manifest import manifest_codec
+from strandline.log.files import checkpoint_codec as root_file
+from strandline.log.progress import Progress
+from strandline.platform.objectstore.protocol import Info, Objects
 
 
 class BackupProblem(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ def verify(
     progress: Progress = lambda what, done, total: None,
 ) -> BackupReport:
     """Check every backup of a place, or one."""
-    shelf = register.read_all(objects)
+    shelf = catalog.read_all(objects)
     known = [*shelf.broken, *(each.number for each in shelf.backups)]
     if backup is not None and backup not in known:
         raise Invalid(f"there is no backup {backup} in {objects.name}")
@@ -63,10 +63,10 @@ def verify(
     check = _Check(objects, progress, quick=quick)
     for number, error in shelf.broken.items():
         if backup in (None, number):
-            check.complain(number, keys.descriptor_key(number), str(error))
+            check.complain(number, object_keys.descriptor_key(number), str(error))
     if backup is None:
         for number in sorted(set(range(min(known), max(known))) - set(known)):
-            check.complain(number, keys.descriptor_key(number), "the descriptor is missing")
+            check.complain(number, object_keys.descriptor_key(number), "the descriptor is missing")
     chosen = [each for each in shelf.backups if backup in (None, each.number)]
     check.run(chosen)
     return BackupReport(
@@ -94,7 +94,7 @@ class _Check:
         self.problems.append(BackupProblem(backup=backup, key=key, reason=reason))
 
     def run(self, backups: list[Descriptor]) -> None:
-        for folder in keys.FOLDERS if self._quick else ():
+        for folder in object_keys.FOLDERS if self._quick else ():
             self._listed.update((info.key, info) for info in self._objects.list(folder))
         owners: dict[Object, int] = {}
         for backup in backups:
@@ -145,7 +145,7 @@ class _Check:
         try:
             whole([backup])
         except Corrupt as error:
-            yield keys.descriptor_key(backup.number), str(error)
+            yield object_keys.descriptor_key(backup.number), str(error)
         if self._quick:
             return
         named = {each.key for each in backup.objects()}
@@ -153,8 +153,8 @@ class _Check:
         if root is not None and root.key not in bad:
             content = root_file.decode(self._objects.get(root.key), root.key)
             for info in content.segments:
-                if keys.segment_key(info) not in named:
-                    yield keys.segment_key(info), "the backup does not name it"
+                if object_keys.segment_key(info) not in named:
+                    yield object_keys.segment_key(info), "the backup does not name it"
         for topic in backup.manifests:
             if topic.object.key in bad:
                 continue
@@ -163,5 +163,8 @@ class _Check:
             )
             data = self._objects.get(topic.object.key)
             for file in manifest_codec.follow(None, data, place).manifest.files:
-                if keys.lake_key(topic.topic_id, file.name()) not in named:
-                    yield keys.lake_key(topic.topic_id, file.name()), "the backup does not name it"
+                if object_keys.lake_key(topic.topic_id, file.name()) not in named:
+                    yield (
+                        object_keys.lake_key(topic.topic_id, file.name()),
+                        "the backup does not name it",
+                    )

@@ -1,1 +1,1 @@
-"""The command line: one file per group of commands, over the public face of the library."""
+"""The ``strandline`` command. A folder per group of commands, each command in a file of its own."""

@@ -18,50 +18,68 @@ class Command(NamedTuple):
 
 COMMANDS: dict[str, dict[str, Command]] = {
     "Records": {
-        "append": Command("append:append", "Append records to a topic"),
-        "read": Command("read:read", "Print the records of a topic, oldest first"),
-        "tail": Command("read:tail", "Print the newest records of a topic; -f waits for more"),
-        "topic": Command("topics:app", "List, create, show, alter, delete and trim topics"),
-        "group": Command("groups:app", "List, show, move and alter consumer groups"),
-        "router": Command("routers:app", "Create, list and delete routers between topics"),
+        "append": Command("records.append:append", "Append records to a topic"),
+        "read": Command("records.read:read", "Print the records of a topic, oldest first"),
+        "tail": Command(
+            "records.read:tail", "Print the newest records of a topic; -f waits for more"
+        ),
+        "topic": Command("records.topics:app", "List, create, show, alter, delete and trim topics"),
+        "group": Command("views.groups:app", "List, show, move and alter consumer groups"),
+        "router": Command("serve.routers:app", "Create, list and delete routers between topics"),
     },
     "Views": {
-        "view": Command("views:app", "List, create, show, alter and rebuild views of topics"),
-        "kv": Command("kv:app", "Read, write and watch the keys of a key-value view"),
-        "queue": Command("queues:app", "Put, claim and settle jobs; manage dead letters"),
-        "series": Command("series:app", "Write and read points by source and time"),
-        "metrics": Command("metrics:app", "Write and query measurements"),
+        "view": Command("views.views:app", "List, create, show, alter and rebuild views of topics"),
+        "kv": Command("views.kv:app", "Read, write and watch the keys of a key-value view"),
+        "queue": Command("views.queue:app", "Put, claim and settle jobs; manage dead letters"),
+        "series": Command("views.series:app", "Write and read points by source and time"),
+        "metrics": Command("views.metrics:app", "Write and query measurements"),
     },
     "Query": {
-        "sql": Command("sql:sql", "Run a SELECT over topics, views and tables"),
-        "run": Command("run:run", "Run commands of event tables: DEFINE, STORE, QUERY, ..."),
+        "sql": Command("query.sql:sql", "Run a SELECT over topics, views and tables"),
+        "run": Command("query.run:run", "Run commands of event tables: DEFINE, STORE, QUERY, ..."),
     },
     "Serve": {
-        "serve": Command("serve:serve", "Serve a store over HTTP, with SSE and WebSockets"),
-        "token": Command("tokens:app", "Create, list and revoke access tokens of a server"),
-        "audit": Command("audit:app", "Show and verify the audit log"),
+        "serve": Command("serve.serve:serve", "Serve a store over HTTP, with SSE and WebSockets"),
+        "token": Command("serve.tokens:app", "Create, list and revoke access tokens of a server"),
+        "audit": Command("serve.audit:app", "Show and verify the audit log"),
         "dashboard": Command(
-            "dashboard:dashboard", "Print a Grafana dashboard for the metrics of a server"
+            "serve.grafana_dashboard:dashboard",
+            "Print a Grafana dashboard for the metrics of a server",
         ),
     },
     "Lake and pipelines": {
-        "lake": Command("lake:app", "List, fill and clean up the lake of a store"),
-        "pipeline": Command("pipeline:app", "Run pipelines over a store, embedded or on Spark"),
-        "reservoir": Command("reservoir:app", "Inspect, verify and clean up a reservoir"),
+        "lake": Command("pipelines.lake:app", "List, fill and clean up the lake of a store"),
+        "pipeline": Command(
+            "pipelines.pipeline:app", "Run pipelines over a store, embedded or on Spark"
+        ),
+        "reservoir": Command("pipelines.reservoir:app", "Inspect, verify and clean up a reservoir"),
     },
     "Maintenance": {
         "inspect": Command(
-            "inspect:inspect", "Show checkpoints, log files, segments and topics of a store"
+            "maintenance.inspect:inspect",
+            "Show checkpoints, log files, segments and topics of a store",
         ),
-        "verify": Command("check:verify", "Check all files of a store, its lake and its views"),
-        "repair": Command("check:repair", "Take damaged files out of use; keep the rest"),
-        "checkpoint": Command("checkpoint:checkpoint", "Move records from the log into segments"),
-        "backup": Command("backup:backup", "Back up a store; list, verify and prune backups"),
-        "restore": Command("backup:restore", "Create a store from a backup"),
-        "bench": Command("bench:bench", "Measure appends and reads on this disk or a server"),
-        "context": Command("context:app", "Name stores and servers, and choose the default"),
-        "doctor": Command("doctor:doctor", "Check the environment and the store or server"),
-        "demo": Command("demo:demo", "Start a server with example data"),
+        "verify": Command(
+            "maintenance.verify:verify", "Check all files of a store, its lake and its views"
+        ),
+        "repair": Command(
+            "maintenance.verify:repair", "Take damaged files out of use; keep the rest"
+        ),
+        "checkpoint": Command(
+            "maintenance.checkpoint:checkpoint", "Move records from the log into segments"
+        ),
+        "backup": Command(
+            "maintenance.backup:backup", "Back up a store; list, verify and prune backups"
+        ),
+        "restore": Command("maintenance.backup:restore", "Create a store from a backup"),
+        "bench": Command(
+            "maintenance.bench:bench", "Measure appends and reads on this disk or a server"
+        ),
+        "context": Command("serve.context:app", "Name stores and servers, and choose the default"),
+        "doctor": Command(
+            "maintenance.doctor:doctor", "Check the environment and the store or server"
+        ),
+        "demo": Command("demo.command:demo", "Start a server with example data"),
         "completion": Command(
             "completion:completion", "Print the completion script for bash, zsh or fish"
         ),

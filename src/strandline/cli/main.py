@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from strandline.cli import overview
-from strandline.env import process
+from strandline.platform import process
 
 
 def run(tokens: Sequence[str]) -> int:
@@ -19,9 +19,9 @@ def run(tokens: Sequence[str]) -> int:
         code = _answer(list(tokens))
         sys.stdout.flush()
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - nobody gets a traceback
-        from strandline.cli import failures  # noqa: PLC0415 - needs cyclopts
+        from strandline.cli import errors  # noqa: PLC0415 - needs cyclopts
 
-        return failures.report(error)
+        return errors.report(error)
     return code or 0
 
 

@@ -13,9 +13,9 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from strandline.cli.places import DEFAULT_STORE, Place, place_of
+from strandline.cli.target import DEFAULT_STORE, Place, place_of
+from strandline.config.settings import GIB, KIB, MIB, Discard, Durability
 from strandline.errors import Invalid
-from strandline.settings import GIB, KIB, MIB, Discard, Durability
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

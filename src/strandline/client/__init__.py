@@ -1,1 +1,1 @@
-"""A store that is served elsewhere, with the verbs and types of an open one."""
+"""A client for a served store, with the methods and types of an embedded one."""

@@ -1,4 +1,4 @@
-"""Results of commands and SQL, read from Arrow: ``wire/results.py`` has the format. Pure."""
+"""Results of commands and SQL, read from Arrow: ``api/results.py`` has the format. Pure."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from strandline.query.result import Result
-from strandline.wire.results import CHART, MESSAGE, NOTES, RESULT_COLUMN, RESULTS
+from strandline.api.results import CHART, MESSAGE, NOTES, RESULT_COLUMN, RESULTS
+from strandline.query.execute.result import Result
 
 _OURS = (MESSAGE, CHART, RESULTS)
 

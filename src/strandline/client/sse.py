@@ -10,11 +10,11 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from strandline.client.pages import row_of
+from strandline.api.records import ReadRecord
+from strandline.client.page_codec import row_of
 from strandline.errors import Unreachable
-from strandline.record import Record
-from strandline.topic.page import Page
-from strandline.wire.records import ReadRecord
+from strandline.log.read.page import Page
+from strandline.records import Record
 
 Told = TypeVar("Told")
 

@@ -1,8 +1,8 @@
-"""3 cold: Parquet files listed by numbered manifests. entry, writer, reader, zone, manifest.
+"""The lake: records that were moved to an object store, as Parquet files listed by manifests.
 
-This package is a public door too: ``strandline.lake.dataset`` and its like need no store.
+This package is public: ``strandline.lake.dataset`` and the other functions need no store.
 """
 
-from strandline.lake.outside import FileFacts, TopicFiles, dataset, files, topics
+from strandline.lake.external_reader import FileFacts, TopicFiles, dataset, files, topics
 
 __all__ = ["FileFacts", "TopicFiles", "dataset", "files", "topics"]

@@ -13,17 +13,17 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import Future
 
-from strandline.env.objects import Objects
-from strandline.env.remote_wait import remote_wait
-from strandline.env.thread_pool import ThreadPool
+from strandline.config.settings import LakeSettings
 from strandline.errors import Closed, Corrupt, Invalid, NotFound
-from strandline.lake import keys
-from strandline.lake.cold import Cold, ColdFile
-from strandline.lake.entry import LakeFile
-from strandline.lake.identity import IdentityCheck
-from strandline.lake.reader import LakeFileReader
-from strandline.lake.zone import Zone
-from strandline.settings import LakeSettings
+from strandline.lake import object_keys
+from strandline.lake.cold_index import Cold, ColdFile
+from strandline.lake.files.file_reader import LakeFileReader
+from strandline.lake.files.zone import Zone
+from strandline.lake.lake_identity import IdentityCheck
+from strandline.lake.manifest.file_entry import LakeFile
+from strandline.platform.objectstore.protocol import Objects
+from strandline.platform.remote_wait import remote_wait
+from strandline.platform.thread_pool import ThreadPool
 
 _FILES_MAX = 256  # indexes of files in memory; each is tens of kilobytes
 
@@ -81,7 +81,7 @@ class Lake:
 
     def path_of(self, topic_id: int, name: str) -> str:
         """How messages name a file."""
-        return f"{self.objects.name}/{keys.data_key(topic_id, name)}"
+        return f"{self.objects.name}/{object_keys.data_key(topic_id, name)}"
 
     def newest(self, topic_id: int, cold: Cold, seq: int) -> tuple[int, int]:
         """Last seq and newest ts of the zone that answers for a seq, from the file's index."""
@@ -113,7 +113,7 @@ class Lake:
 
     def open_file(self, topic_id: int, listed: ColdFile | LakeFile) -> LakeFileReader:
         """A reader of one file, past all caches. Nothing is fetched yet."""
-        key = keys.data_key(topic_id, listed.name())
+        key = object_keys.data_key(topic_id, listed.name())
         path = self.path_of(topic_id, listed.name())
 
         def fetch(start: int, length: int) -> bytes:

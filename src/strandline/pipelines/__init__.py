@@ -1,55 +1,37 @@
-"""Work over a whole store or lake, cut into tasks that any engine runs. Never imports pyspark.
+"""Batch jobs over a store or a lake, split into tasks that any engine runs. No pyspark here.
 
-engine.py        what runs tasks: threads here; ``strandline.spark`` has the other one
-lakes.py         which lake, and which of its topics
-groups.py        which files a compaction merges
-merge.py         one task of a compaction
-table_merge.py   the same for files of an event table
-compact.py       merges small files, drops rows that are gone
-materialize.py   remembered queries brought up to date, or made anew
-keyed.py         the same for key-value topics: superseded versions and forgotten keys go first
-scrub.py         reads every byte again and tells what is damaged
-positions.py     one position of a store that all tasks of a read share
-conditions.py    comparisons of columns: what they skip, and which rows they keep
-columns.py       the columns of a record as tasks read them
-cuts.py          which files, zones and local records a read needs, cut into parts
-parts.py         one task of a read: Arrow batches
-
-deliver.py       staged rows into a topic, once, whoever has the store open
-importing.py     files into a topic
-formats.py       the files of an import: cut into slices, and read
-mapping.py       rows as records, and rows that cannot be
-encoding.py      a row as JSON
-exporting.py     a topic into files
-export_plan.py   which seqs, and the ranges into which they are cut
-rendering.py     records as Parquet, CSV, JSON lines
-expanding.py     fields of JSON as columns
-
-schedule/        pipelines that a store declares, run when they are due
-rebuild.py       a view from its log: compared with the saved one, or put in its place
-rollup.py        rules of series and measurements: windows made by tasks, what is too old let go
-hand_over.py     what was made for a view to the process that has the store open
-refold/          the tasks of a rebuild
+engine.py               runs tasks: threads of this process; ``strandline.spark`` has the other
+lake_selection.py       which lake, and which of its topics
+splits/                 input splits: a consistent position, planned and read by tasks
+compaction/             merges small files; removes rows that no reader can see
+transfer/               imports files into a topic; exports a topic into files
+view_rebuild/           computes a view again from its log; compares or replaces the saved one
+rollup.py               applies the rules of metrics and series
+materialize.py          refreshes materialized queries
+scrub.py                reads all bytes of a lake again and reports damage
+delivery_client.py      delivers staged rows to the process that has the store open
+view_handoff_client.py  delivers computed view state to that process
+schedule/               pipelines that a store declares, run when they are due
 """
 
-from strandline.pipeline_config import Declared
-from strandline.pipelines.compact import CompactSummary, SkippedGroup, compact
+from strandline.config.pipeline_config import Declared
+from strandline.pipelines.compaction.compact import CompactSummary, SkippedGroup, compact
+from strandline.pipelines.compaction.compact_by_key import compact_keyed
 from strandline.pipelines.engine import Embedded, Engine, by_size, choose
-from strandline.pipelines.exporting import ExportSummary, export
-from strandline.pipelines.importing import ImportSummary, import_files
-from strandline.pipelines.keyed import compact_keyed
-from strandline.pipelines.mapping import BadRow, Fields
 from strandline.pipelines.materialize import (
     FailedRefresh,
     MaterializeSummary,
     Refreshed,
     materialize,
 )
-from strandline.pipelines.rebuild import rebuild
-from strandline.pipelines.refold.summary import Difference, RebuildSummary
 from strandline.pipelines.rollup import RolledRule, RollupSummary, rollup
-from strandline.pipelines.schedule.schedule import Schedule
+from strandline.pipelines.schedule.scheduler import Schedule
 from strandline.pipelines.scrub import ScrubFinding, ScrubSummary, scrub
+from strandline.pipelines.transfer.export_files import ExportSummary, export
+from strandline.pipelines.transfer.import_files import ImportSummary, import_files
+from strandline.pipelines.transfer.row_mapping import BadRow, Fields
+from strandline.pipelines.view_rebuild.rebuild_view import rebuild
+from strandline.pipelines.view_rebuild.summary import Difference, RebuildSummary
 
 __all__ = [
     "BadRow",

@@ -19,10 +19,10 @@ from concurrent.futures import Future, as_completed
 from functools import partial
 from typing import Literal, Protocol, TypeVar
 
-from strandline.env.process import cores
-from strandline.env.thread_pool import ThreadPool
+from strandline.config.settings import GIB
 from strandline.errors import Invalid, NotInstalled
-from strandline.settings import GIB
+from strandline.platform.process import cores
+from strandline.platform.thread_pool import ThreadPool
 
 SPARK_FROM = 4 * GIB
 """Stored bytes from which on ``auto`` takes Spark."""

@@ -1,11 +1,12 @@
 """Brings remembered queries up to date: what is new since their high-water mark, or all of it.
 
-    1 look: what is stored of the query, where its tables stand (``query/remember/visit.py``)
+    1 look: what is stored of the query, where its tables stand (``query/materialized/refresh.py``)
     2 answer its questions over the news, here or on Spark, from the same plan
     3 commit: partial states that are put together with those there are, whoever made them
 
 A store that is open for writing in this process is committed to. One that is open read-only, or
-named by its folder, is read beside its writer; the commit is then delivered (``deliver.py``), to be
+named by its folder, is read beside its writer; the commit is then delivered
+(``delivery_client.py``), to be
 appended by whoever has the store, and by us when nobody has. Either way it goes on from what the
 look has seen or is refused: then somebody else was quicker, and we look again, which as a rule
 finds less to do. So SHOW, followers and any number of pipelines take turns.
@@ -27,23 +28,23 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import msgspec
 import pyarrow as pa
 
-from strandline.env.clock import Clock, SystemClock
-from strandline.env.disk import OsDisk
-from strandline.env.object_store import open_objects
 from strandline.errors import Closed, Conflict, StrandlineError
-from strandline.inbox import delivery, staging
-from strandline.pipelines.deliver import PATIENCE_S, deliver, lake_of
+from strandline.ingest import delivery_codec, staged_files
+from strandline.log.progress import Progress, silent
+from strandline.pipelines.delivery_client import PATIENCE_S, deliver, lake_of
 from strandline.pipelines.engine import Chooser, Embedded, Engine
-from strandline.pipelines.lakes import is_pattern
-from strandline.pipelines.positions import open_readonly, path_of
-from strandline.query.remember.journal import Draft, FramesGone
+from strandline.pipelines.lake_selection import is_pattern
+from strandline.pipelines.splits.snapshot_position import open_readonly, path_of
+from strandline.platform.clock import Clock, SystemClock
+from strandline.platform.disk import OsDisk
+from strandline.platform.objectstore.cloud import open_objects
+from strandline.query.materialized.result_log import Draft, FramesGone
 from strandline.store import Store
-from strandline.topic.progress import Progress, silent
 
 if TYPE_CHECKING:  # DuckDB is loaded when there is something to ask
-    from strandline.query.execute import Answering
-    from strandline.query.remember.remembered import Remembered
-    from strandline.query.remember.visit import Visit
+    from strandline.query.execute.executor import Answering
+    from strandline.query.materialized.materialized_queries import Remembered
+    from strandline.query.materialized.refresh import Visit
 
 PRODUCER = "strandline-materialize"
 TRIES_MAX = 20
@@ -231,8 +232,8 @@ class _Run:
         path, attempt, number = self._store.path, OsDisk().random_id().hex(), draft.expected_head
         objects = open_objects(lake_of(path, self._lake))
         try:
-            key_of = partial(delivery.staged_key, PRODUCER, number, attempt)
-            staged = staging.stage(objects, key_of, _batches(draft))
+            key_of = partial(delivery_codec.staged_key, PRODUCER, number, attempt)
+            staged = staged_files.stage(objects, key_of, _batches(draft))
         finally:
             objects.close()
         deliver(

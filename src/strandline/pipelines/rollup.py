@@ -3,7 +3,8 @@
     1 open the store read-only, and find the windows of each rule that are over and not made
     2 tasks make them, some hundred at a time, with the view's own code; records are staged
     3 the store's writer appends them in order, each with how far the rule is then, unless a point
-      of the window has come meanwhile or somebody else has made it (views/metrics/accepting.py)
+      of the window has come meanwhile or somebody else has made it
+      (views/metrics/external_rollups.py)
     4 the writer tends the view: what is left to make, windows that late points have made stale,
       floors of measurements and series; records that nobody needs leave the log
 
@@ -22,28 +23,28 @@ from functools import partial
 import msgspec
 import pyarrow as pa
 
-from strandline.env.clock import Clock, SystemClock
-from strandline.env.disk import OsDisk
-from strandline.env.objects import Objects
 from strandline.errors import NotFound
-from strandline.inbox import staging
-from strandline.inbox.delivery import Staged
-from strandline.inbox.handover import Handover, Rolled, Windows, staged_key
-from strandline.pipelines.deliver import PATIENCE_S, lake_of
+from strandline.ingest import staged_files
+from strandline.ingest.delivery_codec import Staged
+from strandline.ingest.view_handoff_codec import Handover, Rolled, Windows, staged_key
+from strandline.log.files import system_file
+from strandline.log.progress import Progress as Show
+from strandline.pipelines.delivery_client import PATIENCE_S, lake_of
 from strandline.pipelines.engine import Chooser, Embedded, Engine
-from strandline.pipelines.hand_over import hand_over
-from strandline.pipelines.lakes import LakePlace, objects_at
-from strandline.pipelines.positions import open_readonly, path_of
+from strandline.pipelines.lake_selection import LakePlace, objects_at
+from strandline.pipelines.splits.snapshot_position import open_readonly, path_of
+from strandline.pipelines.view_handoff_client import hand_over
+from strandline.platform.clock import Clock, SystemClock
+from strandline.platform.disk import OsDisk
+from strandline.platform.objectstore.protocol import Objects
 from strandline.store import Store
-from strandline.topic import system
-from strandline.topic.progress import Progress as Show
-from strandline.views.host import Host
-from strandline.views.metrics import upkeep
+from strandline.views.metrics import rule_runner
 from strandline.views.metrics.fold import MetricsFold
-from strandline.views.metrics.records import draft_points
+from strandline.views.metrics.ingest.record_codec import draft_points
 from strandline.views.metrics.rules import Downsample, Progress
+from strandline.views.view_runner import Host
 
-_RECORDS = pa.schema([staging.COLUMNS.field("meta"), staging.COLUMNS.field("data")])
+_RECORDS = pa.schema([staged_files.COLUMNS.field("meta"), staged_files.COLUMNS.field("data")])
 
 
 class RollTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -233,7 +234,7 @@ class _Rollup:
         self, kind: str, name: str, rolled: Rolled | None, files: Sequence[Staged]
     ) -> None:
         made = Handover(
-            store_id=system.read(OsDisk(), self._store).hex(),
+            store_id=system_file.read(OsDisk(), self._store).hex(),
             kind=kind,
             name=name,
             attempt=OsDisk().random_id().hex(),
@@ -273,7 +274,7 @@ def _make(place: _Place, task: RollTask, store: Store, lake: Objects) -> Made:
         tables = (
             []
             if source is None
-            else list(upkeep.tables_of(fold, rule, source, task.first, task.until))
+            else list(rule_runner.tables_of(fold, rule, source, task.first, task.until))
         )
         position = host.applied[0]
     progress = Progress(task.into, task.version, task.until)
@@ -282,20 +283,20 @@ def _make(place: _Place, task: RollTask, store: Store, lake: Objects) -> Made:
         [pa.array(draft.metas, pa.binary()), pa.array(draft.data, pa.binary())], schema=_RECORDS
     )
     name = f"{place.attempt}-{OsDisk().random_id().hex()}"
-    files = staging.stage(lake, lambda part: staged_key(name, part), [batch])
+    files = staged_files.stage(lake, lambda part: staged_key(name, part), [batch])
     return Made(position=position, files=files, points=sum(table.points for table in tables))
 
 
 def _due(host: Host[MetricsFold], name: str, rule: Downsample, now_ns: int) -> Iterator[RollTask]:
     """The windows of a rule that are over and not made, in order."""
-    complete = upkeep.complete_at(rule, now_ns)
+    complete = rule_runner.complete_at(rule, now_ns)
     with host.reading() as fold:
         standing = fold.standings.find("downsample", rule.into)
         source = fold.catalogue.find(rule.source)
         if standing is None or standing.rule != rule or source is None:
             return
         after = standing.until
-        while (due := upkeep.next_due(fold, rule, source, after, complete)) is not None:
+        while (due := rule_runner.next_due(fold, rule, source, after, complete)) is not None:
             yield RollTask(
                 name=name,
                 into=rule.into,

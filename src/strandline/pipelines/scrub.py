@@ -2,7 +2,7 @@
 
     driver   whose lake it is, terms, names, and every kept manifest of the chosen topics; when the
              folder of the store is here, its checkpoints, log and segments too
-             (``topic/verify.py``)
+             (``log/repair/verify.py``)
     tasks    all bytes of every live file against the hash that its manifest tells
 
 Nothing is changed and nothing is mended: that is the work of the store's own scrub job. A store may
@@ -18,23 +18,23 @@ from functools import partial
 
 import msgspec
 
-from strandline.env.clock import Clock, SystemClock
-from strandline.env.disk import Disk, OsDisk
-from strandline.env.objects import Objects
+from strandline.config.settings import MIB, Settings
 from strandline.errors import Corrupt, Invalid, NotFound
-from strandline.lake import check, keys
-from strandline.lake.entry import LakeFile
-from strandline.lake.history import History
-from strandline.lake.manifest import Manifest
-from strandline.lake.reader import LakeFileReader
+from strandline.lake import object_keys, verify
+from strandline.lake.files.file_reader import LakeFileReader
+from strandline.lake.manifest.file_entry import LakeFile
+from strandline.lake.manifest.manifest import Manifest
+from strandline.lake.manifest.manifest_history import History
+from strandline.log.progress import Progress, silent
+from strandline.log.repair.verify import Problem, verify_store
 from strandline.pipelines.engine import Chooser, Embedded, Engine
-from strandline.pipelines.lakes import Chosen, LakePlace, OpenLake, objects_at, open_lake
-from strandline.settings import MIB, Settings
+from strandline.pipelines.lake_selection import Chosen, LakePlace, OpenLake, objects_at, open_lake
+from strandline.platform.clock import Clock, SystemClock
+from strandline.platform.disk import Disk, OsDisk
+from strandline.platform.objectstore.protocol import Objects
 from strandline.store import Store
-from strandline.topic.progress import Progress, silent
-from strandline.topic.verify import Problem, verify_store
-from strandline.views.table.files.checking import check_indexes_of
 from strandline.views.table.files.layout import is_table
+from strandline.views.table.files.verify import check_indexes_of
 
 _TASK_BYTES = 256 * MIB
 
@@ -141,10 +141,10 @@ def check_files(
     bad = []
     with objects_at(place, objects) as lake:
         for file in task.files:
-            key = keys.data_key(task.topic_id, file.name())
+            key = object_keys.data_key(task.topic_id, file.name())
             fetch = partial(_fetch, lake, key)
             reader = LakeFileReader(fetch, file, task.topic_id, f"{lake.name}/{key}")
-            for step in check.check_file(reader, file):
+            for step in verify.check_file(reader, file):
                 if isinstance(step, Corrupt):
                     bad.append(BadFile(file=file, path=reader.label, reason=step.reason))
             if is_table(task.topic_id):
@@ -189,13 +189,13 @@ def _check_local(disk: Disk, store: str, summary: ScrubSummary, progress: Progre
 
 
 def _check_manifests(lake: OpenLake, chosen: Chosen, summary: ScrubSummary) -> None:
-    walks: list[tuple[str | None, Iterator[check.Step]]] = [
-        (None, check.check_head(lake.objects, lake.store_id))
+    walks: list[tuple[str | None, Iterator[verify.Step]]] = [
+        (None, verify.check_head(lake.objects, lake.store_id))
     ]
     topics = {manifest.topic_id: manifest.name for manifest in chosen.manifests}
     topics.update({topic_id: name for topic_id, (name, _) in chosen.damaged.items()})
     for topic_id, name in topics.items():
-        walks.append((name, check.check_versions(lake.objects, lake.store_id, topic_id)))
+        walks.append((name, verify.check_versions(lake.objects, lake.store_id, topic_id)))
     for topic, walk in walks:
         for step in walk:
             if isinstance(step, int):

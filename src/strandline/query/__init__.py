@@ -1,1 +1,1 @@
-"""Questions to a store: a command language over event tables, and SQL over everything."""
+"""Queries: a command language over event tables, and SQL over all topics and views."""

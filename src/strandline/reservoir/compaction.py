@@ -23,15 +23,16 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from strandline.env.disk import OsDisk
-from strandline.env.objects import Objects
 from strandline.errors import Corrupt, Invalid
-from strandline.reservoir import codec, keys
+from strandline.platform.disk import OsDisk
+from strandline.platform.objectstore.protocol import Objects
+from strandline.reservoir import object_keys
 from strandline.reservoir.cache.cache import Cache
-from strandline.reservoir.files import FileEntry, FileRef
-from strandline.reservoir.packing import pack, unpack
+from strandline.reservoir.data_files import data_file_codec
+from strandline.reservoir.data_files.data_file_table import FileEntry, FileRef
+from strandline.reservoir.data_files.page_compression import pack, unpack
 from strandline.reservoir.pool import Pool
-from strandline.reservoir.requests import CountedObjects
+from strandline.reservoir.request_metering import CountedObjects
 
 NEW_SHARE = 2 / 3
 """Of a file that no checkpoint lists yet: with less of it alive it is rewritten."""
@@ -45,7 +46,9 @@ def is_movable(entry: FileEntry, version: int, snapshot_version: int) -> bool:
     file_id = entry.ref.file_id
     if entry.added_at >= version:
         return False
-    return not keys.is_bundle(file_id) or keys.bundle_version(file_id) < snapshot_version
+    return (
+        not object_keys.is_bundle(file_id) or object_keys.bundle_version(file_id) < snapshot_version
+    )
 
 
 def superseded(entries: Iterable[FileEntry], version: int) -> list[FileEntry]:
@@ -85,21 +88,25 @@ def fetch(objects: Objects, cache: Cache | None, ref: FileRef) -> bytes:
     folder of this machine as pages are, without a request that would be counted."""
     if cache is None and isinstance(objects, CountedObjects) and objects.real_folder is not None:
         with contextlib.suppress(OSError):
-            data = _read(f"{objects.real_folder}/{keys.file_key(ref.file_id)}", ref.size)
-            if codec.crc64(data) == ref.crc64:
+            data = _read(f"{objects.real_folder}/{object_keys.file_key(ref.file_id)}", ref.size)
+            if data_file_codec.crc64(data) == ref.crc64:
                 return data
     local = None if cache is None else cache.peek(ref.file_id)
     if cache is not None and local is not None:
         with contextlib.suppress(OSError):  # a bad block: the object store has it too
             data = local.pread(ref.size, 0)
-            if codec.crc64(data) == ref.crc64:
+            if data_file_codec.crc64(data) == ref.crc64:
                 return data
         cache.evict(ref.file_id, local)
-    key = keys.file_key(ref.file_id)
+    key = object_keys.file_key(ref.file_id)
     try:
         data = objects.get_range(key, 0, ref.size)
         # A bit may flip on the way: only two bad answers are believed.
-        return data if codec.crc64(data) == ref.crc64 else objects.get_range(key, 0, ref.size)
+        return (
+            data
+            if data_file_codec.crc64(data) == ref.crc64
+            else objects.get_range(key, 0, ref.size)
+        )
     except Invalid as error:
         raise Corrupt(
             f"a data file is cut short ({error})", path=f"{objects.name}/{key}"
@@ -116,10 +123,12 @@ def _read(path: str, size: int) -> bytes:
 
 def move(pool: Pool, ref: FileRef, data: bytes) -> None:
     """Commit the live pages of a file again, so that they get a new one. Raises ``Corrupt``."""
-    label = keys.file_key(ref.file_id)
+    label = object_keys.file_key(ref.file_id)
     identity = pool.state.reservoir_id
-    codec.check_file(data, label, reservoir_id=identity, file_id=ref.file_id, crc=ref.crc64)
-    _, ids, offsets = codec.decode_index(data, label)
+    data_file_codec.check_file(
+        data, label, reservoir_id=identity, file_id=ref.file_id, crc=ref.crc64
+    )
+    _, ids, offsets = data_file_codec.decode_index(data, label)
     with pool.lock:
         rows = pool.state.pages.find_many(ids)
     here = (rows["file_id"] == ref.file_id) & (rows["offset"] == offsets[:-1])
@@ -129,9 +138,9 @@ def move(pool: Pool, ref: FileRef, data: bytes) -> None:
         if pool.is_waiting(page_id):
             continue  # a newer one is on its way
         stored = data[offsets[at] : offsets[at + 1]]
-        if codec.page_checksum(stored, page_id, ref.file_id) != rows[at]["checksum"]:
+        if data_file_codec.page_checksum(stored, page_id, ref.file_id) != rows[at]["checksum"]:
             raise Corrupt(f"page {page_id} fails its checksum", path=label, offset=int(offsets[at]))
-        if ref.flags & codec.FLAG_ZSTD != pool.flags:
+        if ref.flags & data_file_codec.FLAG_ZSTD != pool.flags:
             stored = pack(unpack(stored, ref.flags, page_id), pool.flags)
         moved[page_id] = stored
     pool.add(moved)

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import msgspec
 
-from strandline.env.objects import Objects
 from strandline.errors import Corrupt, Invalid, NotFound
-from strandline.reservoir import checkpoint as checkpoints
-from strandline.reservoir import keys, recovery
+from strandline.platform.objectstore.protocol import Objects
+from strandline.reservoir import checkpoint_codec as checkpoints
+from strandline.reservoir import object_keys, recovery
+from strandline.reservoir.checkpoint_registry import Row
 from strandline.reservoir.recovery import Found, Listing
-from strandline.reservoir.registry import Row
-from strandline.reservoir.state import State
+from strandline.reservoir.reservoir_state import State
 
 
 class ObjectSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,7 +122,7 @@ def inspect(objects: Objects) -> ReservoirSummary:
         files=files,
         garbage=[
             GarbageSummary(
-                file_id=f"{file_id:016x}", key=keys.file_key(file_id), since=since, size=size
+                file_id=f"{file_id:016x}", key=object_keys.file_key(file_id), since=since, size=size
             )
             for file_id, since in sorted(state.files.garbage.items())
             if (size := listing.file_size(file_id)) is not None
@@ -139,12 +139,15 @@ def strangers(listing: Listing, found: Found, state: State) -> Strangers:
     rows = {row.version for row in state.rows}
     files = state.files.live.keys() | state.files.garbage.keys() | state.files.names
     by_term: list[tuple[int, ObjectSummary]] = [
-        (version, ObjectSummary(key=keys.checkpoint_key(version), size=size))
+        (version, ObjectSummary(key=object_keys.checkpoint_key(version), size=size))
         for version, size in sorted(listing.checkpoints.items())
-        if version not in rows and keys.bundle_id(version) not in files
+        if version not in rows and object_keys.bundle_id(version) not in files
     ]
     by_term += [
-        (keys.origin_of(file_id), ObjectSummary(key=keys.file_key(file_id), size=size))
+        (
+            object_keys.origin_of(file_id),
+            ObjectSummary(key=object_keys.file_key(file_id), size=size),
+        )
         for file_id, size in sorted(listing.data_files.items())
         if file_id not in files
     ]
@@ -161,7 +164,7 @@ def strangers(listing: Listing, found: Found, state: State) -> Strangers:
 
 def _checkpoint(objects: Objects, row: Row, listing: Listing) -> CheckpointSummary:
     header, problem = None, ""
-    key = keys.checkpoint_key(row.version)
+    key = object_keys.checkpoint_key(row.version)
     try:
         first = objects.get_range(key, row.offset, checkpoints.HEADER_SIZE)
         header = checkpoints.decode_header(first, f"{objects.name}/{key}")
@@ -183,7 +186,7 @@ def _file(file_id: int, state: State, listing: Listing) -> FileSummary:
     entry = state.files.live[file_id]
     return FileSummary(
         file_id=f"{file_id:016x}",
-        key=keys.file_key(file_id),
+        key=object_keys.file_key(file_id),
         pages=entry.pages,
         live_pages=entry.pages - entry.dead_pages,
         size=entry.ref.size,

@@ -23,17 +23,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from strandline.config.settings import ReservoirSettings
 from strandline.errors import Closed, Conflict, Corrupt, Invalid, StrandlineError
-from strandline.reservoir import keys
-from strandline.reservoir.blob import Blob
-from strandline.reservoir.codec import FLAG_ZSTD
-from strandline.reservoir.files import FileRef
-from strandline.reservoir.packing import unpack
-from strandline.reservoir.pages import Place
-from strandline.reservoir.reading import PageReader
-from strandline.reservoir.state import State
-from strandline.reservoir.uploads import Uploads
-from strandline.settings import ReservoirSettings
+from strandline.reservoir import object_keys
+from strandline.reservoir.data_files.data_file_builder import Blob
+from strandline.reservoir.data_files.data_file_codec import FLAG_ZSTD
+from strandline.reservoir.data_files.data_file_table import FileRef
+from strandline.reservoir.data_files.page_compression import unpack
+from strandline.reservoir.data_files.page_table import Place
+from strandline.reservoir.data_files.upload_queue import Uploads
+from strandline.reservoir.page_reader import PageReader
+from strandline.reservoir.reservoir_state import State
 
 CLOSED = "this reservoir is closed: open it again"
 SPOTS_MAX = 65_536
@@ -191,7 +191,7 @@ class Pool:
         try:
             with self.lock:
                 number, version = next(self._numbers), self.next_version
-            file_id = keys.data_file_id(self.state.term, number)
+            file_id = object_keys.data_file_id(self.state.term, number)
             blob = self._blob(pages, file_id, version)
         except BaseException:
             self.uploads.release()
@@ -272,7 +272,7 @@ class Pool:
 
     def bundle(self, version: int) -> Blob:
         """The pages that wait, as the first part of a checkpoint's object."""
-        blob = self._blob(self._waiting, keys.bundle_id(version), version)
+        blob = self._blob(self._waiting, object_keys.bundle_id(version), version)
         with self.lock:
             self._flying[blob.file_id] = blob
             self._place(blob)
@@ -332,7 +332,7 @@ class Pool:
         old = self.state.pages.put(blob.ids, blob.rows)
         self.state.files.add(blob.entry)
         self.state.files.kill(old["file_id"], old["size"])
-        self.placed += not keys.is_bundle(blob.file_id)
+        self.placed += not object_keys.is_bundle(blob.file_id)
         if self._waiting:
             for page_id in blob.ids.tolist():
                 stored = self._waiting.pop(page_id, None)

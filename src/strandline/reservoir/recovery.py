@@ -27,15 +27,15 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
-from strandline.env.objects import Objects
 from strandline.errors import Corrupt, Invalid, NotFound
-from strandline.reservoir import checkpoint as checkpoints
-from strandline.reservoir import keys, registry, state
-from strandline.reservoir.checkpoint import FOOTER_SIZE, Checkpoint, Footer
-from strandline.reservoir.codec import crc64
-from strandline.reservoir.pages import ROW, Rows
-from strandline.reservoir.registry import Row
-from strandline.reservoir.state import State
+from strandline.platform.objectstore.protocol import Objects
+from strandline.reservoir import checkpoint_codec as checkpoints
+from strandline.reservoir import checkpoint_registry, object_keys, reservoir_state
+from strandline.reservoir.checkpoint_codec import FOOTER_SIZE, Checkpoint, Footer
+from strandline.reservoir.checkpoint_registry import Row
+from strandline.reservoir.data_files.data_file_codec import crc64
+from strandline.reservoir.data_files.page_table import ROW, Rows
+from strandline.reservoir.reservoir_state import State
 
 T = TypeVar("T")
 
@@ -59,8 +59,10 @@ class Listing(msgspec.Struct, frozen=True, eq=False):
     @property
     def sizes(self) -> dict[str, int]:
         """Of all objects, by their keys."""
-        found = {keys.checkpoint_key(version): size for version, size in self.checkpoints.items()}
-        found |= {keys.file_key(file_id): size for file_id, size in self.data_files.items()}
+        found = {
+            object_keys.checkpoint_key(version): size for version, size in self.checkpoints.items()
+        }
+        found |= {object_keys.file_key(file_id): size for file_id, size in self.data_files.items()}
         return found | self.unknown
 
     @property
@@ -70,8 +72,8 @@ class Listing(msgspec.Struct, frozen=True, eq=False):
 
     def file_size(self, file_id: int) -> int | None:
         """The size of the object that a file is in, None when that is not listed."""
-        if keys.is_bundle(file_id):
-            return self.checkpoints.get(keys.bundle_version(file_id))
+        if object_keys.is_bundle(file_id):
+            return self.checkpoints.get(object_keys.bundle_version(file_id))
         return self.data_files.get(file_id)
 
 
@@ -100,9 +102,9 @@ def listing(objects: Objects) -> Listing:
     """What is there, in one request for a thousand objects."""
     found = Listing({}, {}, {})
     for info in objects.list():
-        if (number := keys.version_of(info.key)) is not None:
+        if (number := object_keys.version_of(info.key)) is not None:
             found.checkpoints[number] = info.size
-        elif (file_id := keys.file_of(info.key)) is not None:
+        elif (file_id := object_keys.file_of(info.key)) is not None:
             found.data_files[file_id] = info.size
         else:
             found.unknown[info.key] = info.size
@@ -128,7 +130,7 @@ def recover(objects: Objects, version: int | None = None, *, at_least: int = 0) 
         raise Corrupt(
             f"no version can be read ({'; '.join(passed_over)}): restore checkpoints from "
             "elsewhere",
-            path=f"{objects.name}/{keys.CHECKPOINTS}",
+            path=f"{objects.name}/{object_keys.CHECKPOINTS}",
         )
     return Found(
         state=found,
@@ -142,7 +144,7 @@ def _listing(objects: Objects, at_least: int) -> Listing:
     found = listing(objects)
     while at_least > found.newest:
         try:
-            found.checkpoints[at_least] = objects.head(keys.checkpoint_key(at_least)).size
+            found.checkpoints[at_least] = objects.head(object_keys.checkpoint_key(at_least)).size
         except NotFound:
             break
         at_least += 1
@@ -217,7 +219,7 @@ def _check_kin(objects: Objects, found: State, listed: Mapping[int, int]) -> Non
 
 
 def _read_footer(objects: Objects, version: int, size: int) -> Footer:
-    key = keys.checkpoint_key(version)
+    key = object_keys.checkpoint_key(version)
     end = _range(objects, key, max(0, size - FOOTER_SIZE), min(size, FOOTER_SIZE))
     return checkpoints.decode_footer(end, f"{objects.name}/{key}", size)
 
@@ -225,7 +227,7 @@ def _read_footer(objects: Objects, version: int, size: int) -> Footer:
 def load(objects: Objects, version: int, size: int) -> State:
     """One version, from the object of its checkpoint, which has this size."""
     footer, rows, own = _again(lambda: _read_end(objects, version, size))
-    chain = registry.chain(rows)
+    chain = checkpoint_registry.chain(rows)
     found: list[Checkpoint] = []
     for row in chain:
         part = own if row.version == version else None
@@ -250,7 +252,7 @@ def _read_end(
     objects: Objects, version: int, size: int
 ) -> tuple[Footer, list[Row], Checkpoint | None]:
     """Footer, registry, and the checkpoint when the end of the object holds all of it."""
-    key = keys.checkpoint_key(version)
+    key = object_keys.checkpoint_key(version)
     label = f"{objects.name}/{key}"
     start = max(0, size - TAIL_SIZE)
     tail = _range(objects, key, start, size - start)
@@ -263,7 +265,7 @@ def _read_end(
     stored = tail[footer.registry_offset - start : -FOOTER_SIZE]
     if crc64(stored) != footer.registry_crc:
         raise Corrupt("a registry fails its checksum", path=label, offset=footer.registry_offset)
-    rows = registry.decode(stored, label)
+    rows = checkpoint_registry.decode(stored, label)
     if not rows or rows[-1].version != version or not any(row.is_snapshot for row in rows):
         raise _foreign(objects, version, "its registry is of another one")
     row = rows[-1]
@@ -277,7 +279,7 @@ def _read_end(
 
 
 def _read_checkpoint(objects: Objects, row: Row, reservoir_id: bytes) -> Checkpoint:
-    section = _range(objects, keys.checkpoint_key(row.version), row.offset, row.size)
+    section = _range(objects, object_keys.checkpoint_key(row.version), row.offset, row.size)
     return _checked(objects, row, section, reservoir_id)
 
 
@@ -290,7 +292,7 @@ def _range(objects: Objects, key: str, start: int, length: int) -> bytes:
 
 
 def _checked(objects: Objects, row: Row, section: bytes, reservoir_id: bytes) -> Checkpoint:
-    label = f"{objects.name}/{keys.checkpoint_key(row.version)}"
+    label = f"{objects.name}/{object_keys.checkpoint_key(row.version)}"
     if crc64(section) != row.crc64:
         raise Corrupt(
             "a checkpoint fails its checksum, or is not the one that was written last",
@@ -307,7 +309,7 @@ def _checked(objects: Objects, row: Row, section: bytes, reservoir_id: bytes) ->
 
 def _put_together(reservoir_id: bytes, parts: Sequence[Checkpoint], rows: list[Row]) -> State:
     last = parts[-1]
-    made = state.empty(reservoir_id)
+    made = reservoir_state.empty(reservoir_id)
     made.version, made.meta, made.kept_term = last.version, last.meta, last.kept_term
     made.rows = rows
     made.pages.load(parts[0].ids, parts[0].rows)
@@ -337,5 +339,5 @@ def _again(fetch: Callable[[], T]) -> T:
 def _foreign(objects: Objects, version: int, reason: str) -> Corrupt:
     return Corrupt(
         f"checkpoint {version} is not the one that belongs here: {reason}",
-        path=f"{objects.name}/{keys.checkpoint_key(version)}",
+        path=f"{objects.name}/{object_keys.checkpoint_key(version)}",
     )

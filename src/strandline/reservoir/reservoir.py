@@ -14,24 +14,24 @@ from collections.abc import Callable, Iterable
 import msgspec
 import numpy as np
 
-from strandline.env.clock import Clock, SystemClock
-from strandline.env.disk import Disk, OsDisk
-from strandline.env.objects import Objects
+from strandline.config.settings import ReservoirSettings, checked_reservoir
 from strandline.errors import Closed, Conflict, Corrupt, Fenced, NotFound, Unavailable
-from strandline.jobs import Job
-from strandline.reservoir import compaction, garbage, keys, opening, recovery
-from strandline.reservoir.blob import Blob
+from strandline.platform.background_jobs import Job
+from strandline.platform.clock import Clock, SystemClock
+from strandline.platform.disk import Disk, OsDisk
+from strandline.platform.objectstore.protocol import Objects
+from strandline.reservoir import compaction, gc_policy, object_keys, recovery, takeover
 from strandline.reservoir.cache.cache import Cache
-from strandline.reservoir.checkpointing import Pending, check_meta
-from strandline.reservoir.files import FileEntry
-from strandline.reservoir.pages import Place
+from strandline.reservoir.checkpoint_writer import Pending, check_meta
+from strandline.reservoir.data_files.data_file_builder import Blob
+from strandline.reservoir.data_files.data_file_table import FileEntry
+from strandline.reservoir.data_files.page_table import Place
+from strandline.reservoir.data_files.upload_queue import Uploads
+from strandline.reservoir.page_reader import PageReader
 from strandline.reservoir.pool import CLOSED, Pool
-from strandline.reservoir.reading import PageReader
 from strandline.reservoir.recovery import Listing
-from strandline.reservoir.requests import CountedObjects, Requests
+from strandline.reservoir.request_metering import CountedObjects, Requests
 from strandline.reservoir.session import Session
-from strandline.reservoir.uploads import Uploads
-from strandline.settings import ReservoirSettings, checked_reservoir
 
 EVICTION_INTERVAL_S = 5.0
 
@@ -92,7 +92,7 @@ class Reservoir:
         self._damaged: set[int] = set()
         self._job: Job | None = None
         self._closed = False
-        opened = opening.open_state(
+        opened = takeover.open_state(
             objects,
             at=at,
             readonly=readonly,
@@ -113,7 +113,7 @@ class Reservoir:
         if readonly:
             self._pool.failure = Conflict("this reservoir is open for reading only")
         try:
-            missing = tuple(opening.gone(objects, found))
+            missing = tuple(takeover.gone(objects, found))
             left_over = 0 if readonly or self._quarantined else self._sweep(found.listed)
         except BaseException:
             self.close()
@@ -293,7 +293,7 @@ class Reservoir:
         return job
 
     def _store(self, blob: Blob) -> None:
-        key = keys.file_key(blob.file_id)
+        key = object_keys.file_key(blob.file_id)
         if self._objects.real_folder is not None:
             self._objects.put_stream(key, blob.chunks())
         else:  # created, not put: that is one request, where a put of many parts is one for each
@@ -315,8 +315,8 @@ class Reservoir:
         """The checkpoint of this version lists no file without a live page."""
         pool, state = self._pool, self._state
         with pool.lock:
-            dead = garbage.dead_files(state, version)
-            unlisted = garbage.unlisted_files(state, version)
+            dead = gc_policy.dead_files(state, version)
+            unlisted = gc_policy.unlisted_files(state, version)
             state.files.bury(dead, version)
             state.files.withdraw(unlisted)
             pool.abandoned += unlisted
@@ -367,11 +367,11 @@ class Reservoir:
             self._stored(pending.bundle)
         if self._quarantined:
             return
-        files = garbage.old_files(self._state, self._settings.keep_versions)
+        files = gc_policy.old_files(self._state, self._settings.keep_versions)
         abandoned = [
             file_id for file_id in self._pool.abandoned if not self._pool.is_flying(file_id)
         ]
-        versions = garbage.old_checkpoints(self._state, pending.dropped)
+        versions = gc_policy.old_checkpoints(self._state, pending.dropped)
         if self._delete(versions, [*files, *abandoned]):
             with self._pool.lock:
                 self._state.files.forget(files)
@@ -379,13 +379,13 @@ class Reservoir:
                 self._pool.abandoned = sorted(remaining)
 
     def _sweep(self, listed: Listing) -> int:
-        versions, files = garbage.left_overs(self._state, listed.checkpoints, listed.data_files)
+        versions, files = gc_policy.left_overs(self._state, listed.checkpoints, listed.data_files)
         return len(versions) + len(files) if self._delete(versions, files) else 0
 
     def _delete(self, versions: Iterable[int], files: Iterable[int]) -> bool:
         """Whether they are gone. If not, later checkpoints and openings find them again."""
-        doomed = [keys.checkpoint_key(version) for version in versions]
-        doomed += [keys.file_key(file_id) for file_id in files]
+        doomed = [object_keys.checkpoint_key(version) for version in versions]
+        doomed += [object_keys.file_key(file_id) for file_id in files]
         try:
             if doomed:
                 self._objects.delete(doomed)

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from strandline.env.disk import Buffer
 from strandline.errors import Closed, Invalid
-from strandline.reservoir.blob import Blob
-from strandline.reservoir.codec import PAGE_ID_MAX
-from strandline.reservoir.packing import PAGE_BYTES_MAX, pack, too_large, unpack
+from strandline.platform.disk import Buffer
+from strandline.reservoir.data_files.data_file_builder import Blob
+from strandline.reservoir.data_files.data_file_codec import PAGE_ID_MAX
+from strandline.reservoir.data_files.page_compression import PAGE_BYTES_MAX, pack, too_large, unpack
 from strandline.reservoir.pool import Pool
 
 _STEP = 1024

@@ -1,1 +1,1 @@
-"""Routers: records of one topic forwarded into another, with durable cursors."""
+"""Routers: forward records of one topic into another, with durable cursors."""

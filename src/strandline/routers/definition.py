@@ -14,7 +14,7 @@ from typing import Literal, get_args
 import msgspec
 
 from strandline.errors import Invalid
-from strandline.record import check_topic_name
+from strandline.records import check_topic_name
 from strandline.routers.filters import Filter, parse
 
 Guarantee = Literal["at_least_once", "exactly_once"]

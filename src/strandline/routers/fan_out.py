@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from strandline.routers.cycles import topics_in_cycles
 from strandline.routers.definition import HOPS_MAX, Router
+from strandline.routers.router_graph import topics_in_cycles
 
 _COUNT_MAX = 10**12
 _NAMES_MAX = 8

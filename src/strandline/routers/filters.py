@@ -18,7 +18,7 @@ from typing import Literal, get_args
 import msgspec
 
 from strandline.errors import Invalid
-from strandline.topic.page import Columns
+from strandline.log.read.page import Columns
 
 Field = Literal["tag", "node", "key"]
 Operator = Literal["Eq", "Glob", "In"]

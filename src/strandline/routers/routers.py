@@ -6,7 +6,7 @@ other until nobody has anything left. While a server under pressure defers route
 round every ``DEFERRED_S``, so that they never stop.
 
 Positions are stored about once a second, after a sync: a stored position never says more than what
-is durable in the destination (``routers/lane.py`` says what follows from that).
+is durable in the destination (``routers/forwarder.py`` says what follows from that).
 
 Lock order: the routers' lock comes before every other lock of the store.
 """
@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from strandline.env.clock import Clock
+from strandline.config.settings import LimitSettings
 from strandline.errors import (
     Conflict,
     Invalid,
@@ -33,19 +33,19 @@ from strandline.errors import (
     UnknownRouter,
     UnknownTopic,
 )
-from strandline.routers.cycles import find_cycle, topics_in_cycles
+from strandline.log.catalog import Catalog
+from strandline.log.topic.topic import Topic
+from strandline.platform.clock import Clock
 from strandline.routers.definition import (
     ROUTERS_MAX,
     Router,
     define,
 )
 from strandline.routers.fan_out import describe_excess, excess_of
-from strandline.routers.hops import Hops
-from strandline.routers.lane import Ends, Lane, Step, check_dest
-from strandline.routers.ledger import TOPIC, Kept, Ledger, Topics
-from strandline.settings import LimitSettings
-from strandline.topic.catalog import Catalog
-from strandline.topic.topic import Topic
+from strandline.routers.forwarder import Ends, Lane, Step, check_dest
+from strandline.routers.hop_count import Hops
+from strandline.routers.router_graph import find_cycle, topics_in_cycles
+from strandline.routers.router_store import TOPIC, Kept, Ledger, Topics
 
 TICK_S = 0.05
 DEFERRED_S = 0.25

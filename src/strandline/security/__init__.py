@@ -1,1 +1,1 @@
-"""Who may do what: tokens, scopes, and the chained log of what was decided."""
+"""Tokens, scopes, tickets and the chained audit log."""

@@ -21,12 +21,12 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from strandline.env.clock import Clock
 from strandline.errors import Corrupt
-from strandline.record import Record
+from strandline.log.append.append import Pending
+from strandline.log.topic.topic import Topic
+from strandline.platform.clock import Clock
+from strandline.records import Record
 from strandline.security.tokens import redacted
-from strandline.topic.append import Pending
-from strandline.topic.topic import Topic
 
 TOPIC = "strandline.audit"
 RESTART = "chain-restarted"

@@ -12,8 +12,8 @@ import hashlib
 from collections.abc import Callable
 from typing import NamedTuple
 
-from strandline.env.clock import Clock
 from strandline.errors import Unavailable
+from strandline.platform.clock import Clock
 from strandline.security.principal import Principal
 
 PREFIX = "ticket1_"

@@ -1,1 +1,1 @@
-"""A store over HTTP, SSE and WebSocket: the only async place, which meets it in ``bridge.py``."""
+"""A store over HTTP, SSE and WebSocket. The only package with an event loop."""

@@ -20,27 +20,27 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
+from strandline.api.errors import Problem, Refused, problem_of
+from strandline.api.results import NDJSON
 from strandline.errors import StrandlineError
 from strandline.security.principal import Principal
-from strandline.server import answers, auditing, bodies, decoding
-from strandline.server.answers import HeaderList
-from strandline.server.arrow_streams import Streamed
-from strandline.server.auditing import address_of
-from strandline.server.byte_budget import Hold
-from strandline.server.call import Call
-from strandline.server.gates import Gate, check_media
-from strandline.server.parts import Parts
-from strandline.server.paths import Found, Paths
-from strandline.server.quotas import client_of
-from strandline.server.routes import ROUTES
-from strandline.server.routing import Answer, Route
-from strandline.wire.problems import Problem, Refused, problem_of
-from strandline.wire.results import NDJSON
+from strandline.server.app_state import Parts
+from strandline.server.auth.host_origin import Gate, check_media
+from strandline.server.http import audit, request_body, request_decoder, responses
+from strandline.server.http.arrow_streams import Streamed
+from strandline.server.http.audit import address_of
+from strandline.server.http.request import Call
+from strandline.server.http.responses import HeaderList
+from strandline.server.http.route import Answer, Route
+from strandline.server.http.url_router import Found, Paths
+from strandline.server.limits.byte_budget import Hold
+from strandline.server.limits.rate_limits import client_of
+from strandline.server.route_table import ROUTES
 
 _EVENTS = "text/event-stream"
 _WHILE_DRAINING = ("/v0/health", "/healthz", "/v0/ready", "/readyz", "/v0/metrics")
 _LARGE = 64 * 1024
-_TEXTUAL = ("", decoding.JSON, NDJSON)
+_TEXTUAL = ("", request_decoder.JSON, NDJSON)
 """More than this is decoded and packed on a thread: it would hold everybody up."""
 _OURS = ("internal", "corrupt", "newer_format")
 """Errors that are not the client's: the log has them whole."""
@@ -82,42 +82,42 @@ class App:
                 await self._preflight(send, origin, more)
             else:
                 await self._answer(request, send, began, more)
-        except bodies.Gone:
+        except request_body.Gone:
             return
         except Exception as error:  # noqa: BLE001 - a bug must not become a hung connection
             problem = problem_of(error)
             if problem.code in _OURS:
                 _tell(error, request, more)
             self._parts.counters.requests[problem.status] += 1
-            await answers.send_problem(send, problem, more)
+            await responses.send_problem(send, problem, more)
 
     async def _preflight(self, send: Send, origin: str | None, more: HeaderList) -> None:
         told = self._gate.preflight(origin)
         if not told:
             raise Refused(403, "forbidden", "no page may ask this server from elsewhere")
-        await answers.send_plain(send, 204, [*_encoded(told), more[0]], b"")
+        await responses.send_plain(send, 204, [*_encoded(told), more[0]], b"")
 
     async def _answer(self, request: Request, send: Send, began: float, more: HeaderList) -> None:
         try:
             route = self._route(request.scope, request.method)
             call = await self._admitted(request, route)
         except StrandlineError:
-            if bodies.is_large(request.headers):
+            if request_body.is_large(request.headers):
                 more.append((b"connection", b"close"))  # the body is not read
             raise
         answer = await self._handled(call, route, request.receive)
-        packs = answers.wants_packed(request.headers)
+        packs = responses.wants_packed(request.headers)
         self._parts.counters.requests[_status(answer)] += 1
         if isinstance(answer, Response):
-            answers.finish(answer, more, packs=packs)
+            responses.finish(answer, more, packs=packs)
             await answer(request.scope, request.receive, send)
             return
         took = {"server_total_ms": (self._parts.clock.monotonic() - began) * 1000}
-        body = answers.body_with_performance(answer.body, took | call.performance)
+        body = responses.body_with_performance(answer.body, took | call.performance)
         self._parts.auth.quotas.count(call.who, address_of(call.connection), len(body))
         if packs and len(body) > _LARGE:
-            body = answers.Packed(await self._parts.bridge.run(answers.packed, body))
-        await answers.send_answer(send, answer, body, more, packs=packs)
+            body = responses.Packed(await self._parts.bridge.run(responses.packed, body))
+        await responses.send_answer(send, answer, body, more, packs=packs)
 
     async def _handled(self, call: Call, route: Route, receive: Receive) -> Answer | Response:
         quotas, address = self._parts.auth.quotas, address_of(call.connection)
@@ -128,7 +128,7 @@ class App:
             await self._take_body(call, route, receive, hold)
             answer = await route.handler(call)
             try:
-                await auditing.note(call, route, _status(answer))
+                await audit.note(call, route, _status(answer))
             except BaseException:
                 if isinstance(answer, Streamed):
                     await answer.abandon()
@@ -147,23 +147,23 @@ class App:
             return
         limits = self._parts.settings.limits
         size_max = min(limits.body_bytes_max, route.body_bytes_max or limits.body_bytes_max)
-        raw = await bodies.received(receive, told_size, size_max, hold) if has_body else b""
+        raw = await request_body.received(receive, told_size, size_max, hold) if has_body else b""
         self._parts.auth.quotas.count(call.who, address_of(call.connection), len(raw))
         encoding = headers.get("content-encoding", "").strip().lower()
         run = self._parts.bridge.run
         if encoding:
-            hold.resize(len(raw) + bodies.unpacked_size(raw, encoding, size_max))
-            raw = await run(bodies.unpacked, raw, encoding, size_max)
+            hold.resize(len(raw) + request_body.unpacked_size(raw, encoding, size_max))
+            raw = await run(request_body.unpacked, raw, encoding, size_max)
             hold.resize(len(raw))
         if call.media_type in _TEXTUAL:
-            bodies.check_objects(raw, limits.json_objects_max)
+            request_body.check_objects(raw, limits.json_objects_max)
         call.raw = raw
-        if route.decodes or call.media_type not in ("", decoding.JSON):
+        if route.decodes or call.media_type not in ("", request_decoder.JSON):
             return
         if len(call.raw) > _LARGE:
-            call.body = await run(decoding.body_of, route, call.raw, limits.json_depth_max)
+            call.body = await run(request_decoder.body_of, route, call.raw, limits.json_depth_max)
         else:
-            call.body = decoding.body_of(route, call.raw, limits.json_depth_max)
+            call.body = request_decoder.body_of(route, call.raw, limits.json_depth_max)
 
     def _route(self, scope: Scope, method: str) -> Route:
         if self._parts.draining and scope["path"] not in _WHILE_DRAINING:
@@ -182,7 +182,7 @@ class App:
         for need in route.needs:
             name = connection.path_params[need.parameter] if need.parameter else ""
             self._parts.auth.authorise(who, need.action, name)
-        query = decoding.query_of(route, connection.scope["query_string"])
+        query = request_decoder.query_of(route, connection.scope["query_string"])
         return Call(connection, self._parts, who, query=query)
 
     async def _who(self, connection: HTTPConnection, route: Route) -> Principal:

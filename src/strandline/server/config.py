@@ -20,11 +20,11 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 
+from strandline.config.pipeline_config import Declared
+from strandline.config.settings import checked
 from strandline.errors import Invalid
-from strandline.pipeline_config import Declared
-from strandline.pipelines.schedule.declared import check_declared
+from strandline.pipelines.schedule.validation import check_declared
 from strandline.server.settings import ServerSettings
-from strandline.settings import checked
 
 PREFIX = "STRANDLINE_"
 _SHORT_NAMES = {

@@ -13,9 +13,9 @@ from typing import Any
 
 from starlette.responses import Response
 
-from strandline.server.call import Call
-from strandline.server.routing import OPEN, Answer, Route
-from strandline.wire.problems import Refused
+from strandline.api.errors import Refused
+from strandline.server.http.request import Call
+from strandline.server.http.route import OPEN, Answer, Route
 
 _TYPES = {
     "html": "text/html",

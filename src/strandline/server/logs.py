@@ -21,8 +21,8 @@ from typing import Any, TextIO, cast
 import msgspec
 import structlog
 
-from strandline.env.clock import Clock
 from strandline.errors import Invalid
+from strandline.platform.clock import Clock
 from strandline.security.tokens import redacted
 
 LINE_MAX = 16_384

@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from strandline.server.call import Call
-from strandline.server.routing import OPEN, Answer, Route
-from strandline.wire.codes import STATUS_OF, ErrorBody
+from strandline.api.error_codes import STATUS_OF, ErrorBody
+from strandline.server.http.request import Call
+from strandline.server.http.route import OPEN, Answer, Route
 
 _NAME = re.compile(r"\{(\w+)\}")
 _ALWAYS = (

@@ -8,7 +8,7 @@ its own begins at 0, and ``auto_priority=False`` leaves it there.
 
 from __future__ import annotations
 
-from strandline.settings import PRIORITY_MAX, TopicConfig
+from strandline.config.settings import PRIORITY_MAX, TopicConfig
 
 READ_WEIGHT = 500
 HALF_MS = 30_000

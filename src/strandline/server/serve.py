@@ -23,25 +23,27 @@ from threading import current_thread, main_thread
 import structlog
 import uvloop
 
-from strandline.env import listening
-from strandline.env.clock import Clock, SystemClock
-from strandline.env.disk import Disk
-from strandline.env.objects import Objects
+from strandline.api.struct_warmup import learn
 from strandline.errors import Invalid, Unavailable
-from strandline.pipelines.schedule.schedule import Schedule
-from strandline.server import binding, pipelines, tls
+from strandline.pipelines.schedule.scheduler import Schedule
+from strandline.platform import listen_sockets
+from strandline.platform.clock import Clock, SystemClock
+from strandline.platform.disk import Disk
+from strandline.platform.objectstore.protocol import Objects
 from strandline.server.app import make_app
-from strandline.server.auth import Auth
-from strandline.server.bridge import Bridge
-from strandline.server.byte_budget import ByteBudget
-from strandline.server.door import Door
-from strandline.server.listener import Listener
+from strandline.server.app_state import Parts
+from strandline.server.auth import listen_policy
+from strandline.server.auth.auth import Auth
+from strandline.server.connection import tls
+from strandline.server.connection.listener import Listener
+from strandline.server.http.proxies import Proxies
+from strandline.server.limits.byte_budget import ByteBudget
 from strandline.server.live.hub import Hub
-from strandline.server.parts import Parts
-from strandline.server.proxies import Proxies
+from strandline.server.routes import pipelines
 from strandline.server.settings import ServerSettings
+from strandline.server.startup_app import Door
+from strandline.server.thread_pool import Bridge
 from strandline.store import Store
-from strandline.wire.learning import learn
 
 _LOG = structlog.get_logger("strandline.server")
 _ENDING = (signal.SIGTERM, signal.SIGINT)
@@ -61,7 +63,7 @@ class Serving:
         on_ready: Callable[[Serving], None] = lambda _: None,
     ) -> None:
         self.settings = settings
-        self.address = binding.check_exposure(settings)
+        self.address = listen_policy.check_exposure(settings)
         self.parts: Parts | None = None
         """The parts, once the store is open."""
         self.listener: Listener | None = None
@@ -125,12 +127,12 @@ class Serving:
         finally:
             await listener.end()
             if self.address.path:
-                listening.remove_unix(self.address.path)
+                listen_sockets.remove_unix(self.address.path)
 
     async def _serve_store(self, store: Store, door: Door, listener: Listener) -> None:
         parts = wire(store, self.settings, self._clock, Bridge(), self._schedule, self._budget)
         try:
-            binding.check_tokens(self.settings, has_tokens=parts.auth.has_tokens)
+            listen_policy.check_tokens(self.settings, has_tokens=parts.auth.has_tokens)
             parts.hub.start()
             parts.auth.start()
             scheduling = pipelines.job_of(parts)
@@ -169,8 +171,8 @@ class Serving:
         address = self.address
         try:
             if address.path:
-                return listening.listen_unix(address.path)
-            sockets = listening.listen_tcp(address.host, address.port)
+                return listen_sockets.listen_unix(address.path)
+            sockets = listen_sockets.listen_tcp(address.host, address.port)
         except OSError as error:
             raise Unavailable(
                 f"cannot listen on {self.settings.bind} ({error}): is another server there?"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from strandline.settings import GIB, KIB, MIB, Settings
+from strandline.config.settings import GIB, KIB, MIB, Settings
 
 
 class TlsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

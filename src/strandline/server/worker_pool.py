@@ -1,7 +1,7 @@
 """A pool of threads in which a thread that waits for an object store does not count.
 
 ``threads`` is how many work at a time. When one of them begins to wait for an object store
-(``env/remote_wait.py``) and tasks are queued, a spare thread is started in its place, up to
+(``platform/remote_wait.py``) and tasks are queued, a spare thread is started in its place, up to
 ``spares`` of them; when the wait is over, the next thread that has finished its task ends. With all
 spares in use a wait holds its place as in any other pool.
 
@@ -18,9 +18,9 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from strandline.env.remote_wait import observe_waits
-from strandline.env.thread_pool import start
 from strandline.errors import Unavailable
+from strandline.platform.remote_wait import observe_waits
+from strandline.platform.thread_pool import start
 
 
 class Task:

@@ -1,44 +1,31 @@
-"""Spark over a store: tables and streams of topics. Importing this package imports pyspark.
+"""Spark over a store: DataFrames, streams and SQL. Importing this package imports pyspark.
 
-sessions.py     a quiet session, local or on a cluster; what is missing told in one line
-options.py      what a read may be told, checked
-filters.py      conditions as Spark says them
-schema.py       the columns of a record as Spark knows them
-plans.py        what a query will read; ``strandline.pipelines`` cuts it into parts and reads them
-places.py       a store's folder; outside.py a lake alone; served.py a server over HTTP
-saved.py        views out of their reservoir, without the folder
-tasks.py        what a task reads; reading.py reads it
-source.py       spark.read.format("strandline"), and readStream
-readers.py      batch
-streams.py      offsets, admission, loss
-writers.py      rows into a topic, exactly once
-views.py        a topic as one of its views: states.py in batch, events.py and event_tables.py for
-                event tables, typed.py as a stream; kinds/ makes rows of records
-targets.py      writes through views; fitting.py finds the rows that do not fit
-formats.py      imports of what only Spark can read
-tables.py       Spark's own Parquet reader over lake files, and the records that are not there
-mount.py        everything that a store has as temporary views
-catalog_tables.py   refuses what could not be read: tables of Spark's catalog
-rows.py         event tables: their files and what is in none, at one position
-asking.py       the doors to questions
-questions.py    QUERY and the like, answered by Spark
-statements.py   SQL over everything, answered by Spark
-rooms.py        sessions in which questions are asked
-watching.py     how far a job is
-engine.py       runs the tasks of a pipeline
-jvm_messages.py the JVM's standard error, without a warning
-failures.py     a short error in place of a long trace
+sessions.py             sessions, local or on a cluster; the data source is registered in them
+source/                 the data source ``strandline``: batch, stream, writes
+read/                   what a read returns: options, locations, splits, executor tasks
+row_mappers/            records as rows of a view
+tables/                 topics and event tables through Spark's Parquet reader
+write/                  writes through a view: validation of rows
+sql/                    QUERY and SQL calculated by Spark
+mount.py                every topic, view and table of a store as temporary views
+catalog_tables.py       rejects tables of Spark's catalog, which cannot be read
+formats.py              imports of formats that only Spark reads
+engine.py               runs the tasks of a pipeline as a Spark job
+job_progress.py         progress of a Spark job
+isolated_sessions.py    sessions that share nothing with the caller's but the cluster
+errors.py               short error messages in place of JVM traces
+jvm_messages.py         standard error of the JVM, without the line that every start prints
 """
 
-from strandline.pipelines.positions import position
-from strandline.spark.asking import frame, run, sql
+from strandline.pipelines.splits.snapshot_position import position
 from strandline.spark.engine import SparkEngine
-from strandline.spark.failures import explain, plain_errors
+from strandline.spark.errors import explain, plain_errors
 from strandline.spark.formats import import_format
 from strandline.spark.mount import mount
-from strandline.spark.plans import Plan, plan
+from strandline.spark.read.read_plan import Plan, plan
 from strandline.spark.sessions import register, session
-from strandline.spark.tables import table
+from strandline.spark.sql.query_api import frame, run, sql
+from strandline.spark.tables.topic_table import table
 
 __all__ = [
     "Plan",

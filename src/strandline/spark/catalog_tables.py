@@ -1,7 +1,8 @@
 """Refuses tables of Spark's catalog with ``USING strandline``, which could never be read.
 
 Spark gives a Python data source the options of a table when it is made, and none when the table is
-used. What reaches our source is refused there (``options.py``). ``saveAsTable`` and ``writeTo``
+used. What reaches our source is refused there (``spark/read/options.py``). ``saveAsTable`` and
+``writeTo``
 reach it as an ordinary write, and would append the rows and then make such a table; so these two
 methods of pyspark are wrapped when a session is registered, and refuse our format by name.
 """
@@ -16,7 +17,7 @@ from typing import Any
 from pyspark.sql import readwriter
 
 from strandline.errors import Invalid
-from strandline.spark.options import FORMAT, NO_TABLES
+from strandline.spark.read.options import FORMAT, NO_TABLES
 
 _CONNECT = "pyspark.sql.connect.readwriter"
 

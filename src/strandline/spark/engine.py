@@ -19,16 +19,16 @@ from pyspark import SparkContext
 from pyspark.accumulators import AccumulatorParam
 from pyspark.sql import SparkSession
 
-from strandline.env.clock import Clock, SystemClock
-from strandline.env.disk import OsDisk
 from strandline.errors import Invalid
-from strandline.spark.failures import plain_errors, told_briefly
+from strandline.log.progress import Progress, silent
+from strandline.platform.clock import Clock, SystemClock
+from strandline.platform.disk import OsDisk
+from strandline.spark.errors import plain_errors, told_briefly
+from strandline.spark.job_progress import TASKS
 from strandline.spark.sessions import is_connect
-from strandline.spark.watching import TASKS
-from strandline.topic.progress import Progress, silent
 
 if TYPE_CHECKING:
-    from strandline.query.execute import Answering
+    from strandline.query.execute.executor import Answering
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -99,7 +99,7 @@ class SparkEngine:
 
     def answering(self, progress: Progress) -> Answering:
         """The same machines, for questions: ``pipelines/materialize.py`` asks."""
-        from strandline.spark.questions import answers  # noqa: PLC0415 - workers need no DuckDB
+        from strandline.spark.sql.query import answers  # noqa: PLC0415 - workers need no DuckDB
 
         return answers(self._session(), progress=progress, clock=self._clock)
 

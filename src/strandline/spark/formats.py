@@ -1,8 +1,9 @@
 """Imports what only Spark can read: Delta, Iceberg, ORC, Avro, and whatever else it has a jar for.
 
-Rows go the way of every other write to a topic (``writers.py``), as one delivery with a name of its
-own: repeated, it appends nothing. They become records as rows of other files do
-(``pipelines/mapping.py``), with the same JSON. A bad row ends it before anything is appended.
+Rows go the way of every other write to a topic (``spark/source/writers.py``), as one delivery with
+a name of its own: repeated, it appends nothing. They become records as rows of other files do
+(``pipelines/transfer/row_mapping.py``), with the same JSON. A bad row ends it before anything is
+appended.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 from xxhash import xxh3_128_hexdigest
 
-from strandline.env.clock import Clock, SystemClock
 from strandline.errors import Invalid, NotInstalled
-from strandline.pipelines.deliver import await_delivered
-from strandline.pipelines.importing import ImportSummary
-from strandline.pipelines.mapping import Fields, Shaper
-from strandline.pipelines.positions import matching, open_readonly, path_of
-from strandline.spark.failures import explain, told_briefly
+from strandline.pipelines.delivery_client import await_delivered
+from strandline.pipelines.splits.snapshot_position import matching, open_readonly, path_of
+from strandline.pipelines.transfer.import_files import ImportSummary
+from strandline.pipelines.transfer.row_mapping import Fields, Shaper
+from strandline.platform.clock import Clock, SystemClock
+from strandline.spark.errors import explain, told_briefly
 from strandline.spark.sessions import register
-from strandline.spark.writers import producer_of
+from strandline.spark.source.writers import producer_of
 from strandline.store import Store
 
 _NO_FORMAT = re.compile(r"\[(DATA_SOURCE_NOT_FOUND|AVRO_DATA_SOURCE_NOT_ENABLED)\]")

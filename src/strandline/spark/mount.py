@@ -20,14 +20,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from strandline.errors import Invalid
-from strandline.pipelines.columns import RECORD
-from strandline.pipelines.positions import Offsets, matching, open_readonly, path_of
-from strandline.security.rules import INTERNAL, REMEMBERED
-from strandline.spark import loading, plans
-from strandline.spark.failures import plain_errors
-from strandline.spark.options import FORMAT, LOG, parse
-from strandline.spark.schema import of_arrow, spark_schema
+from strandline.pipelines.splits.record_schema import RECORD
+from strandline.pipelines.splits.snapshot_position import Offsets, matching, open_readonly, path_of
+from strandline.security.internal_topics import INTERNAL, REMEMBERED
+from strandline.spark.errors import plain_errors
+from strandline.spark.read import read_plan
+from strandline.spark.read.options import FORMAT, LOG, parse
+from strandline.spark.read.schema import of_arrow, spark_schema
 from strandline.spark.sessions import register
+from strandline.spark.source import lazy
 from strandline.store import Store
 
 _SCHEMAS = {
@@ -64,7 +65,7 @@ def mount(
     if isinstance(store, str) and "://" in store:
         raise Invalid(f"mount needs the folder of the store, not {store.split('?')[0]}")
     path = path_of(store)
-    others = plans.as_options({"as_of": as_of, "lake": lake})
+    others = read_plan.as_options({"as_of": as_of, "lake": lake})
     known = Offsets.decode(others["as_of"]).topics if _is_position(others) else None
     found: dict[str, _Mounted] = {}
     with open_readonly(path, lake) as opened:
@@ -110,7 +111,7 @@ def _add(found: dict[str, _Mounted], store: Store, topic: str, *, past: bool) ->
 
 def _schema(given: dict[str, str]) -> StructType:
     options = parse(given)
-    return spark_schema(RECORD) if options.view == LOG else of_arrow(loading.view_schema(options))
+    return spark_schema(RECORD) if options.view == LOG else of_arrow(lazy.view_schema(options))
 
 
 def _is_position(options: dict[str, str]) -> bool:

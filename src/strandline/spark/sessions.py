@@ -24,9 +24,9 @@ from pyspark.sql import SparkSession
 
 from strandline.errors import Invalid, NotInstalled, Unreachable
 from strandline.spark.catalog_tables import refuse_tables
-from strandline.spark.failures import plain_errors
+from strandline.spark.errors import plain_errors
 from strandline.spark.jvm_messages import without_warning
-from strandline.spark.source import StrandlineSource
+from strandline.spark.source.source import StrandlineSource
 
 JAVA_MIN = 17
 JAVA_COMMAND = "apt-get install -y openjdk-17-jre-headless"

@@ -1,1 +1,1 @@
-"""A simulated world for tests: a disk that can lose power and a clock that is moved by hand."""
+"""A simulated disk, clock, network and object store for tests."""

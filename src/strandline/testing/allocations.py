@@ -14,16 +14,16 @@ from typing import Any
 from unittest.mock import patch
 
 CODECS = (
-    "strandline.wal.block:draft",
-    "strandline.wal.block:Draft.finish",
-    "strandline.segment.codec:encode_footer",
-    "strandline.segment.codec:decode_footer",
-    "strandline.segment.codec:block_checksum",
-    "strandline.segment.rows:Rows.draft",
-    "strandline.topic.root:encode",
-    "strandline.topic.root:decode",
-    "strandline.reservoir.packing:pack",
-    "strandline.reservoir.packing:unpack",
+    "strandline.log.wal.block:draft",
+    "strandline.log.wal.block:Draft.finish",
+    "strandline.log.segments.codec:encode_footer",
+    "strandline.log.segments.codec:decode_footer",
+    "strandline.log.segments.codec:block_checksum",
+    "strandline.log.segments.rows:Rows.draft",
+    "strandline.log.files.checkpoint_codec:encode",
+    "strandline.log.files.checkpoint_codec:decode",
+    "strandline.reservoir.data_files.page_compression:pack",
+    "strandline.reservoir.data_files.page_compression:unpack",
 )
 """``module:function`` that allocate as much as their arguments are large."""
 

@@ -17,10 +17,10 @@ from collections.abc import Sequence
 import msgspec
 import pyarrow as pa
 
+from strandline.config.settings import TopicConfig, topic_config
 from strandline.errors import Conflict, TooLarge, TopicFull
-from strandline.record import Appended, Numbered, Record, Tombstone
-from strandline.settings import TopicConfig, topic_config
-from strandline.topic.page import Page
+from strandline.log.read.page import Page
+from strandline.records import Appended, Numbered, Record, Tombstone
 
 RETENTION_REASONS = frozenset({"cap", "ttl", "mixed"})
 

@@ -1,11 +1,12 @@
-"""A disk in memory that can lose power: the ``Disk`` of ``env/disk.py`` for tests.
+"""A disk in memory that can lose power: the ``Disk`` of ``platform/disk.py`` for tests.
 
     disk = SimDisk()
     ...                                   # run the store on it
     for after in disk.crash_states():     # every way a power loss now could go
         ...                               # open the store on ``after`` and check what it promises
 
-``sectors.py`` says what may happen to the bytes of a file, ``volume.py`` to names, ``calls.py``
+``sim_sectors.py`` says what may happen to the bytes of a file, ``sim_tree.py`` to names,
+``fault_injection.py``
 how calls are watched and made to fail. The disk that crashed stays as it is, so that one moment
 can give any number of crash states; a new disk is clean: no locks, no faults, no hook, no counts.
 
@@ -27,10 +28,9 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from strandline.env.disk import Buffer, DurableFile, Lock, LogFile, ReadFile
-from strandline.testing.calls import Calls, Fault, Hook
-from strandline.testing.choices import Choices, Uniform, every, samples
-from strandline.testing.sectors import PAGE, SECTOR, Sectors
+from strandline.platform.disk import Buffer, DurableFile, Lock, LogFile, ReadFile
+from strandline.testing.crash_choices import Choices, Uniform, every, samples
+from strandline.testing.fault_injection import Calls, Fault, Hook
 from strandline.testing.sim_file import (
     Descriptor,
     SimDurableFile,
@@ -39,7 +39,8 @@ from strandline.testing.sim_file import (
     SimReadFile,
     sync_parent,
 )
-from strandline.testing.volume import Folder, Volume, failure
+from strandline.testing.sim_sectors import PAGE, SECTOR, Sectors
+from strandline.testing.sim_tree import Folder, Volume, failure
 
 FREE_BYTES_UNLIMITED = 1 << 50
 STATES_MAX = 1 << 10

@@ -1,4 +1,4 @@
-"""Open files of the simulated disk: the same promises as the ones in ``env/disk.py``.
+"""Open files of the simulated disk: the same promises as the ones in ``platform/disk.py``.
 
 A handle holds the file, not its name: it goes on working after a rename or a removal.
 """
@@ -9,10 +9,10 @@ import errno
 import os.path
 from collections.abc import Callable, Sequence
 
-from strandline.env.disk import Buffer, Mapping, Words
-from strandline.testing.calls import Calls, Fault
-from strandline.testing.sectors import Sectors
-from strandline.testing.volume import Volume, failure
+from strandline.platform.disk import Buffer, Mapping, Words
+from strandline.testing.fault_injection import Calls, Fault
+from strandline.testing.sim_sectors import Sectors
+from strandline.testing.sim_tree import Volume, failure
 
 
 class Descriptor:

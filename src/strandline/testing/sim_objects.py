@@ -1,11 +1,12 @@
-"""An object store in memory that fails when told to: the ``Objects`` of ``env/objects.py``.
+"""Simulated object store: in memory, with injected failures, for tests.
 
     objects = SimObjects()
     objects.fail("create", nth=2, how="after")    # stored, but the reply is lost
     for n in range(1, calls + 1):                 # every call of a workload, in every way
         objects = SimObjects(); objects.fail_at(n, "before")
 
-Every request passes one gate, as in ``calls.py``: it is counted, ``on_call(operation, key)`` runs
+Every request passes one gate, as in ``fault_injection.py``: it is counted, ``on_call(operation,
+key)`` runs
 without any lock held (it may block, cut the connection or raise), then connection, credentials and
 faults are looked at. Operations are ``create put put_file put_stream get get_ranges head list
 delete``; ``get_range`` is a ``get_ranges`` of one, a listing is a ``list`` per page. A ``create``
@@ -31,9 +32,10 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from strandline.env.clock import Clock
-from strandline.env.disk import Buffer, ReadFile
-from strandline.env.objects import (
+from strandline.errors import Denied, NotFound, Unreachable
+from strandline.platform.clock import Clock
+from strandline.platform.disk import Buffer, ReadFile
+from strandline.platform.objectstore.protocol import (
     Created,
     Info,
     check_key,
@@ -44,9 +46,8 @@ from strandline.env.objects import (
     recognise,
     too_short,
 )
-from strandline.errors import Denied, NotFound, Unreachable
-from strandline.testing.calls import ANY, Hook
-from strandline.testing.choices import Choices, Uniform
+from strandline.testing.crash_choices import Choices, Uniform
+from strandline.testing.fault_injection import ANY, Hook
 
 How = Literal["before", "after", "denied", "flipped", "truncated"]
 Broken = Literal["no", "overwrites", "races"]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from strandline.jobs import Job
+from strandline.platform.background_jobs import Job
 from strandline.testing.sim_loop import Life, SimLoop
 
 Taken = ParamSpec("Taken")
@@ -46,7 +46,7 @@ class SimExecutor(Executor):
     """Runs what is submitted before it returns."""
 
     def __init__(self, threads: int, name: str) -> None:
-        """As ``env/thread_pool.py`` makes an executor."""
+        """As ``platform/thread_pool.py`` makes an executor."""
 
     def submit(
         self, work: Callable[Taken, Given], /, *args: Taken.args, **kwargs: Taken.kwargs

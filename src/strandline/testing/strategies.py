@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from strandline.record import Numbered
-from strandline.settings import TopicConfig
+from strandline.config.settings import TopicConfig
+from strandline.records import Numbered
 from strandline.testing.model import Values
 
 TAGS = ("", "eu", "eu-1", "eu-2", "us", "ü", "*")

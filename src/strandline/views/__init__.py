@@ -1,15 +1,7 @@
-"""Views: shapes of the log. Each is a fold over topics, saved in a reservoir, rebuilt from the log.
+"""Views: folds over topics, saved in a reservoir and rebuilt from the log.
 
-    view.py       what a fold is: rows in, pages out
-    host.py       one fold beside its topics: catching up, deciding, appending
-    shelf.py      all views of a store: loaded, saved together, folded again
-    catalogue.py  which views are saved, and where; saved.py reads them without their store
-    views.py      views by name, with their topics and options; kinds.py: which kinds there are
-    kv/           a key-value map with history
-    queue/        a work queue with leases
-    groups/       consumer groups on plain topics
-    series/       records by source and time, with late arrivals
-    metrics/      measurements with tags and numeric fields
+Pages of the reservoir that holds them:
 
-docs/guide/views.md tells what users may expect of them.
+    1                   the index of saved views: each view with its space and position
+    space << 32 | n     pages of a view, n from 1 (view.py)
 """

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from strandline.env.clock import Clock
-from strandline.env.disk import Disk
-from strandline.env.objects import Objects
+from strandline.config.memory_budget import Share
+from strandline.config.settings import LakeSettings
 from strandline.errors import Corrupt
-from strandline.memory import Share
-from strandline.record import Record
-from strandline.reservoir.map.spill import Spill
+from strandline.platform.clock import Clock
+from strandline.platform.disk import Disk
+from strandline.platform.objectstore.protocol import Objects
+from strandline.records import Record
+from strandline.reservoir.btree.spill import Spill
 from strandline.reservoir.session import Session
-from strandline.settings import LakeSettings
 
 SPACES = 16
 """Spaces of pages that every view has, from its own on."""

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from strandline import Closed, Fenced, Invalid, NotFound, StrandlineError, UnknownTopic
-from strandline.views.groups.standing import GroupStatistics, PendingDelivery
+from strandline.views.groups.lag import GroupStatistics, PendingDelivery
 from strandline.views.queue.job import Settled
 
 

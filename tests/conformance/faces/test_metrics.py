@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from strandline import Appended, Invalid, NotFound, StrandlineError
-from strandline.views.metrics.answer import Answer
+from strandline.views.metrics.query.result import Answer
 from strandline.views.metrics.report import Cardinality, Statistics
 from strandline.views.metrics.rules import Downsample, Keep
 

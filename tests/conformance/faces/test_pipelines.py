@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 import strandline
+from strandline.config.pipeline_config import Declared
+from strandline.config.settings import PipelineSettings, Settings
 from strandline.errors import Invalid, NotFound
-from strandline.pipeline_config import Declared
 from strandline.server.settings import ServerSettings
-from strandline.settings import PipelineSettings, Settings
 from tests.conformance.faces.awaiting import Awaited, Loop
 from tests.server.running import DEADLINE_S, running
 

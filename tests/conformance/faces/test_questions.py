@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from strandline import Forbidden, Invalid, StrandlineError, UnknownTopic
-from strandline.query.result import Result
+from strandline.query.execute.result import Result
 
 
 @pytest.fixture

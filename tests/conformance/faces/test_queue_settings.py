@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from strandline import Invalid, TopicFull
-from strandline.settings import TopicConfig
+from strandline.config.settings import TopicConfig
 
 WORKS: dict[str, list[object]] = {
     "durability": ["ephemeral", "memory", "disk", "fsync"],

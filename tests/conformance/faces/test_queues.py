@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from strandline import Invalid, StrandlineError, TooLarge, TopicFull
-from strandline.views.queue.dead import Redriven
+from strandline.views.queue.dead_letter_codec import DeadLetter
+from strandline.views.queue.dead_letter_filter import Meant
+from strandline.views.queue.dead_letters import Redriven
 from strandline.views.queue.job import Put, QueueStatistics, Settled, Ticket, Waiting
-from strandline.views.queue.letter import DeadLetter
-from strandline.views.queue.meant import Meant
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import re
 import pytest
 
 from strandline.client.asynchronous import groups as async_groups
-from strandline.client.asynchronous.dead import AsyncDeadLetters
+from strandline.client.asynchronous.dead_letters import AsyncDeadLetters
 from strandline.client.asynchronous.kv import AsyncKv
 from strandline.client.asynchronous.metrics import AsyncMetrics
 from strandline.client.asynchronous.queue import AsyncJob, AsyncQueue
@@ -24,7 +24,7 @@ from strandline.client.asynchronous.topic import AsyncTopic
 from strandline.client.asynchronous.transaction import AsyncTransaction
 from strandline.client.asynchronous.views import AsyncViews
 from strandline.client.blocking import groups as blocking_groups
-from strandline.client.blocking.dead import RemoteDeadLetters
+from strandline.client.blocking.dead_letters import RemoteDeadLetters
 from strandline.client.blocking.kv import RemoteKv
 from strandline.client.blocking.metrics import RemoteMetrics
 from strandline.client.blocking.queue import RemoteJob, RemoteQueue
@@ -35,21 +35,21 @@ from strandline.client.blocking.table import RemoteTable
 from strandline.client.blocking.topic import RemoteTopic
 from strandline.client.blocking.transaction import RemoteTransaction
 from strandline.client.blocking.views import RemoteViews
+from strandline.log.topic.topic import Topic
 from strandline.routers.routers import Routers
 from strandline.store import Store
-from strandline.topic.topic import Topic
-from strandline.views.groups.group import Group
-from strandline.views.groups.groups import Groups
+from strandline.views.groups.consumer_group import Group
+from strandline.views.groups.group_registry import Groups
 from strandline.views.groups.member import Delivery, Member
 from strandline.views.kv.kv import Kv
 from strandline.views.kv.transaction import Transaction
 from strandline.views.metrics.metrics import Metrics
-from strandline.views.queue.dead import DeadLetters
+from strandline.views.open_view import Views
+from strandline.views.queue.dead_letters import DeadLetters
 from strandline.views.queue.job import Job
 from strandline.views.queue.queue import Queue
 from strandline.views.series.series import Series
 from strandline.views.table.table import Table
-from strandline.views.views import Views
 
 FACES = [
     (Store, RemoteStore, AsyncStore),

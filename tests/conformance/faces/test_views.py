@@ -14,7 +14,7 @@ from strandline import (
     UnknownRouter,
     UnknownTopic,
 )
-from strandline.memory import ShareUse
+from strandline.config.memory_budget import ShareUse
 from strandline.routers.definition import Router
 from strandline.routers.routers import RouterStatistics
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from strandline.config.settings import LakeSettings
 from strandline.pipelines import compact
-from strandline.settings import LakeSettings
 
 GROUPS = LakeSettings(file_bytes=6_000, zone_rows=200)
 

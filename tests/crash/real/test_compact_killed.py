@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from strandline.lake import outside
+from strandline.lake import external_reader
 from strandline.pipelines import compact, scrub
 from tests.crash.real.compact_workers import GROUPS
 from tests.crash.real.nursery import Nursery
@@ -38,11 +38,14 @@ def filled(tmp_path_factory) -> str:
 
 
 def _rows(store: str) -> dict[str, pa.Table]:
-    return {name: outside.dataset(f"{store}/lake", name).to_table() for name in ("orders", "users")}
+    return {
+        name: external_reader.dataset(f"{store}/lake", name).to_table()
+        for name in ("orders", "users")
+    }
 
 
 def _files(store: str) -> int:
-    return sum(len(topic.files) for topic in outside.topics(f"{store}/lake"))
+    return sum(len(topic.files) for topic in external_reader.topics(f"{store}/lake"))
 
 
 def _killed_again_and_again(nursery: Nursery, filled: str, folder: Path, kills: int) -> None:

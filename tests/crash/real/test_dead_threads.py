@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 
 import strandline
-from strandline.env.disk import DurableFile, LogFile, OsDisk, OsLogFile
+from strandline.platform.disk import DurableFile, LogFile, OsDisk, OsLogFile
 from tests.crash.real.quick_clock import QuickClock
 
 PATIENCE_S = 20.0

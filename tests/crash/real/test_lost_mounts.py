@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 import strandline
-from strandline.env.page_cache import mount_id, page_cache_id
-from strandline.record import Tombstone
+from strandline.platform.page_cache import mount_id, page_cache_id
+from strandline.records import Tombstone
 from tests.crash.real.loop_volume import LoopVolume
 from tests.crash.real.mount_workers import TOPIC, content, last_acknowledged
 from tests.crash.real.nursery import Nursery

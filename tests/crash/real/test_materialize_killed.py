@@ -17,7 +17,7 @@ import pytest
 import strandline
 from strandline.pipelines import materialize
 from strandline.store import Store
-from tests.unit.query.remember.world import alike
+from tests.unit.query.materialized.world import alike
 
 KILLS = 5
 KILLS_LONG = 80
@@ -25,7 +25,7 @@ LIFE_S_MAX = 0.6
 MORE = 40
 QUERY = "QUERY pay COUNT, TOTAL n, COUNT UNIQUE n BY cur"
 # What takes time to load is loaded before the clock starts.
-PROGRAM = "import sys, strandline.query.questions; "
+PROGRAM = "import sys, strandline.query.query_service; "
 PROGRAM += "from strandline.pipelines import materialize as run; "
 PROGRAM += "print(flush=True); run(sys.argv[1])"
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from strandline.env.objects import Objects
+from strandline.config.settings import ReservoirSettings
 from strandline.errors import StrandlineError
+from strandline.platform.objectstore.protocol import Objects
 from strandline.reservoir.reservoir import Reservoir
 from strandline.reservoir.session import Session
-from strandline.settings import ReservoirSettings
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
 

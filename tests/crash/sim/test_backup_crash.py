@@ -14,9 +14,9 @@ import pytest
 
 import strandline
 from strandline.backup.backups import Backups
-from strandline.env.folder import FolderObjects
 from strandline.errors import NotAStore, StrandlineError
-from strandline.testing.choices import Newest, Oldest
+from strandline.platform.objectstore.local import FolderObjects
+from strandline.testing.crash_choices import Newest, Oldest
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
 from tests.unit.backup.world import PATH, BackupWorld, Topic, look

@@ -14,8 +14,8 @@ from collections.abc import Callable
 import pytest
 
 from strandline.errors import DiskFull, Poisoned, StrandlineError
-from strandline.testing.calls import Fault
-from strandline.testing.choices import Newest, Oldest
+from strandline.testing.crash_choices import Newest, Oldest
+from strandline.testing.fault_injection import Fault
 from tests.crash.sim.watch import power_losses
 from tests.crash.sim.world import World, read_store
 

@@ -10,7 +10,7 @@ import random
 
 import pytest
 
-from strandline.testing.choices import Newest, Oldest
+from strandline.testing.crash_choices import Newest, Oldest
 from strandline.testing.sim_disk import SimDisk
 from tests.crash.sim.lineage import Entry
 from tests.crash.sim.watch import crash_before_every_call, power_losses

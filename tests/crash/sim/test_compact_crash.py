@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import pytest
 
+from strandline.config.settings import LakeSettings
 from strandline.errors import StrandlineError
-from strandline.lake import keys, outside
-from strandline.lake.ledger import Ledger
-from strandline.lake.manifest import Manifest
-from strandline.lake.reader import LakeFileReader
-from strandline.lake.sweep import sweep
+from strandline.lake import external_reader, object_keys
+from strandline.lake.files.file_reader import LakeFileReader
+from strandline.lake.gc import sweep
+from strandline.lake.manifest.manifest import Manifest
+from strandline.lake.manifest.manifest_commit import Ledger
 from strandline.pipelines import Embedded, compact
-from strandline.settings import LakeSettings
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_objects import How, SimObjects
 from tests.crash.sim.world import LONG
 from tests.unit.lake.histories import ids
-from tests.unit.topic.cold_world import ColdWorld
+from tests.unit.log.topic.cold_world import ColdWorld
 
 WAYS: list[How] = ["before", "after", "denied", "flipped", "truncated"]
 SETTINGS = LakeSettings(file_bytes=1_800, zone_rows=40)
@@ -51,7 +51,7 @@ def rows_of(objects: SimObjects) -> list[tuple[int, bytes]]:
     manifest = _newest(objects)
     found = []
     for file in manifest.files:
-        key = keys.data_key(1, file.name())
+        key = object_keys.data_key(1, file.name())
         reader = LakeFileReader(
             lambda start, length, key=key: objects.get_range(key, start, length), file, 1, key
         )
@@ -69,7 +69,7 @@ def _compact(objects: SimObjects) -> int:
 
 
 def _newest(objects: SimObjects) -> Manifest:
-    manifest = outside.newest_of(objects, outside.owner_of(objects), 1)
+    manifest = external_reader.newest_of(objects, external_reader.owner_of(objects), 1)
     assert manifest is not None
     return manifest
 
@@ -81,7 +81,7 @@ def _files_in(objects: SimObjects) -> int:
 def _missing(objects: SimObjects) -> list[str]:
     """Files that the newest version names and that are not there."""
     there = objects.snapshot()
-    names = [keys.data_key(1, file.name()) for file in _newest(objects).files]
+    names = [object_keys.data_key(1, file.name()) for file in _newest(objects).files]
     return [name for name in names if name not in there]
 
 

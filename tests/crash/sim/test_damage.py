@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import Corrupt
-from strandline.testing.choices import Newest
+from strandline.testing.crash_choices import Newest
 from strandline.testing.sim_disk import SimDisk
 from tests.crash.sim.lineage import Entry
 from tests.crash.sim.world import PATH, World

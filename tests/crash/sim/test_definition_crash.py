@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 import pytest
 
+from strandline.config.settings import Settings, SpaceSettings, WalSettings
 from strandline.errors import Invalid, NotFound, StrandlineError
-from strandline.security.registry import Registry
 from strandline.security.scopes import parse
-from strandline.settings import Settings, SpaceSettings, WalSettings
+from strandline.security.token_store import Registry
 from strandline.store import Store
-from strandline.testing.choices import Newest, Oldest
+from strandline.testing.crash_choices import Newest, Oldest
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
 

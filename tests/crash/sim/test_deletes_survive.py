@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.testing.choices import Newest, Oldest
+from strandline.testing.crash_choices import Newest, Oldest
 from tests.crash.sim.lineage import Entry, Version
 from tests.crash.sim.watch import Watch
 from tests.crash.sim.workload import WEIGHTS, live

@@ -14,13 +14,13 @@ import random
 import pytest
 
 from strandline.errors import AlreadyThere, StrandlineError
-from strandline.inbox import staging
-from strandline.testing.choices import Newest, Oldest
+from strandline.ingest import staged_files
+from strandline.testing.crash_choices import Newest, Oldest
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
 from tests.crash.sim.watch import power_losses
 from tests.crash.sim.world import LONG
-from tests.unit.inbox.deliveries import Post, counted, rows
+from tests.unit.ingest.deliveries import Post, counted, rows
 
 PARTS = (5, 4)
 ROWS = [b"f%d %d" % (part, place) for part, count in enumerate(PARTS) for place in range(count)]
@@ -70,10 +70,10 @@ def _check(found: Post, monkeypatch: pytest.MonkeyPatch, *, delivered: bool) -> 
     data = found.data()
     assert data in ([*EARLIER, *ROWS], *([] if delivered else [EARLIER]))
 
-    monkeypatch.setattr(staging, "CHUNK_ROWS", 3)
+    monkeypatch.setattr(staged_files, "CHUNK_ROWS", 3)
     Sender(found).send()
     found.take()
-    monkeypatch.setattr(staging, "CHUNK_ROWS", 2)
+    monkeypatch.setattr(staged_files, "CHUNK_ROWS", 2)
 
     assert found.data() == [*EARLIER, *ROWS]
     assert (found.pending(), found.refused()) == ([], [])
@@ -92,7 +92,7 @@ def _ends(disk: SimDisk, rng: random.Random, *, kill: bool) -> list[SimDisk]:
 def test_a_crash_at_any_step_of_a_delivery_appends_it_exactly_once(
     monkeypatch, durability, kill, remote
 ):
-    monkeypatch.setattr(staging, "CHUNK_ROWS", 2)
+    monkeypatch.setattr(staged_files, "CHUNK_ROWS", 2)
     objects = SimObjects() if remote else None
     post = _post(durability, objects)
     sender = Sender(post)
@@ -121,7 +121,7 @@ def test_a_crash_at_any_step_of_a_delivery_appends_it_exactly_once(
 
 @pytest.mark.parametrize("how", ["before", "after", "denied", "flipped", "truncated"])
 def test_any_call_to_the_lake_may_fail(monkeypatch, how):
-    monkeypatch.setattr(staging, "CHUNK_ROWS", 2)
+    monkeypatch.setattr(staged_files, "CHUNK_ROWS", 2)
     number, struck, failed = 0, True, 0
     while struck:
         number += 1
@@ -143,7 +143,7 @@ def test_any_call_to_the_lake_may_fail(monkeypatch, how):
 
 
 def test_a_crash_between_two_chunks_goes_on_behind_the_first(monkeypatch):
-    monkeypatch.setattr(staging, "CHUNK_ROWS", 1)
+    monkeypatch.setattr(staged_files, "CHUNK_ROWS", 1)
     post = _post("fsync", None)
     Sender(post).send()
     ends = []

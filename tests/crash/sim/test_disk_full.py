@@ -11,7 +11,7 @@ import random
 import pytest
 
 from strandline.errors import DiskFull
-from strandline.testing.choices import Newest, Oldest
+from strandline.testing.crash_choices import Newest, Oldest
 from strandline.testing.sim_disk import SimDisk
 from tests.crash.sim.watch import power_losses
 from tests.crash.sim.world import PATH, World, read_all

@@ -1,7 +1,7 @@
 """Promise: on a real disk, too, bytes come before names and names before acknowledgement.
 
-D3, E3. What the simulated disk takes for granted of ``env/disk.py``: the order of the system calls
-of a replacement, and that a short write is continued.
+D3, E3. What the simulated disk takes for granted of ``platform/disk.py``: the order of the system
+calls of a replacement, and that a short write is continued.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.env.disk import OsDisk
+from strandline.platform.disk import OsDisk
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import threading
 import pytest
 
 import strandline
-from strandline.env.clock import SystemClock
 from strandline.errors import Poisoned
+from strandline.platform.clock import SystemClock
 from strandline.testing.sim_disk import SimDisk
 from tests.crash.sim.world import PATH, settings
 

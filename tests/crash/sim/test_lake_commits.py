@@ -16,10 +16,10 @@ import pytest
 from pyroaring import BitMap64
 
 from strandline.errors import Conflict, StrandlineError
-from strandline.lake import keys
-from strandline.lake.ledger import Ledger
-from strandline.lake.manifest import Manifest
-from strandline.lake.sweep import sweep
+from strandline.lake import object_keys
+from strandline.lake.gc import sweep
+from strandline.lake.manifest.manifest import Manifest
+from strandline.lake.manifest.manifest_commit import Ledger
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_objects import How, SimObjects
 from tests.unit.lake.histories import (
@@ -255,7 +255,9 @@ def _past(grown: SimObjects, newest: int) -> SimObjects:
     """The lake as it was when a number was the newest."""
     past = grown.fork()
     past.delete(
-        keys.manifest_key(TOPIC_ID, number) for number in numbers_in(grown) if number > newest
+        object_keys.manifest_key(TOPIC_ID, number)
+        for number in numbers_in(grown)
+        if number > newest
     )
     return past
 

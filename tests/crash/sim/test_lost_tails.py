@@ -11,8 +11,8 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import Closed
-from strandline.testing.choices import Leaning, Newest, Oldest
-from strandline.topic.repair import repair_store
+from strandline.log.repair.repair import repair_store
+from strandline.testing.crash_choices import Leaning, Newest, Oldest
 from tests.crash.sim.lineage import Entry
 from tests.crash.sim.watch import Watch, crash_before_every_call
 from tests.crash.sim.workload import WEIGHTS, live

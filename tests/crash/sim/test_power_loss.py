@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.testing.choices import Oldest
+from strandline.testing.crash_choices import Oldest
 from tests.campaigns import POWER_LOSSES
 from tests.crash.sim.watch import Watch, crash_before_every_call
 from tests.crash.sim.workload import live

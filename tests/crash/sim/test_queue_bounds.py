@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from strandline.errors import TopicFull
-from strandline.testing.choices import Oldest
+from strandline.testing.crash_choices import Oldest
 from strandline.views.queue.queue import Queue
 from tests.unit.views.queue.crashes import FOUR_SHARDS, left_by_crashes, restarted
 from tests.unit.views.queue.world import NAME, World, host_of, queue_of, rebuilt_digest, save

@@ -12,9 +12,9 @@ import random
 import msgspec
 import pytest
 
+from strandline.config.settings import LakeSettings, Settings
 from strandline.errors import StrandlineError, Unavailable
-from strandline.settings import LakeSettings, Settings
-from strandline.testing.choices import Newest, Oldest
+from strandline.testing.crash_choices import Newest, Oldest
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
 from tests.crash.sim.watch import crash_before_every_call, power_losses

@@ -13,11 +13,11 @@ import random
 import msgspec
 import pytest
 
+from strandline.config.settings import SegmentSettings
 from strandline.errors import Invalid, NotFound
-from strandline.settings import SegmentSettings
 from strandline.testing.sim_disk import SimDisk
 from tests.crash.sim.world import seeds
-from tests.unit.query.remember.world import Machine, World, alike
+from tests.unit.query.materialized.world import Machine, World, alike
 from tests.unit.store.world import SMALL_WAL
 
 QUERIES = {

@@ -15,10 +15,10 @@ import msgspec
 import pytest
 
 from strandline.errors import Invalid, StrandlineError, Unreachable
-from strandline.reservoir.checkpoint import META_BYTES_MAX
+from strandline.reservoir.checkpoint_codec import META_BYTES_MAX
 from strandline.reservoir.reservoir import Reservoir
 from strandline.reservoir.session import Session
-from strandline.testing.choices import Newest, Oldest
+from strandline.testing.crash_choices import Newest, Oldest
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import How, SimObjects
 from tests.crash.sim.reservoirs import (

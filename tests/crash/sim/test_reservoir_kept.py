@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from strandline.errors import StrandlineError
-from strandline.reservoir import keys
+from strandline.reservoir import object_keys
 from strandline.testing.sim_objects import SimObjects
 from tests.crash.sim.reservoirs import ROUNDS, SETTINGS, Model, World, opened, pages_of
 
@@ -36,7 +36,7 @@ class _Keeper:
 
     def _on_call(self, operation: str, key: str) -> None:
         stored = self._world.objects.snapshot()
-        newest = max((keys.version_of(name) or 0 for name in stored), default=0)
+        newest = max((object_keys.version_of(name) or 0 for name in stored), default=0)
         for version in range(newest - self._keep, newest + 1):
             if version in self._states:
                 self._look(version, f"before {operation} {key}")

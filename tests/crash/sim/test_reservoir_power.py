@@ -14,10 +14,10 @@ import random
 import msgspec
 import pytest
 
-from strandline.env.folder import FolderObjects
 from strandline.errors import Corrupt, StrandlineError
+from strandline.platform.objectstore.local import FolderObjects
 from strandline.reservoir.reservoir import Reservoir
-from strandline.testing.choices import Newest, Oldest
+from strandline.testing.crash_choices import Newest, Oldest
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
 from tests.crash.sim.reservoirs import CACHE, PAGES, ROUNDS, SETTINGS, World, opened, pages_of

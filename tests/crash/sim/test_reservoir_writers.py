@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from strandline.errors import AlreadyThere, Closed, Fenced, StrandlineError, Unreachable
-from strandline.reservoir import keys
+from strandline.reservoir import object_keys
 from strandline.reservoir.reservoir import Reservoir
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
@@ -153,7 +153,9 @@ def test_a_checkpoint_at_any_call_of_an_opening_is_found_by_it_or_fenced():
     outcomes = set()
     for at in range(1, 12):
         world = _grown()
-        world.objects.put(keys.file_key(keys.data_file_id(1, 900)), b"of a writer that died")
+        world.objects.put(
+            object_keys.file_key(object_keys.data_file_id(1, 900)), b"of a writer that died"
+        )
         act = _once_at(world.objects, at, lambda world=world: _round(world, 4))
         taker = _other(world.objects, seed=5)
         if not act:
@@ -231,7 +233,7 @@ def test_an_older_writer_whose_lost_reply_was_a_success_is_still_fenced_at_the_n
     with older.session() as session:
         session.write(1, b"the last word")
         session.commit()
-    world.objects.fail("create", how="after", key_contains=keys.CHECKPOINTS)
+    world.objects.fail("create", how="after", key_contains=object_keys.CHECKPOINTS)
     with pytest.raises(Unreachable):
         older.checkpoint(b"5")
     world.objects.heal()
@@ -266,7 +268,7 @@ def test_late_uploads_of_a_fenced_writer_do_no_harm():
         assert pages_of(found) == state
         assert found.recovered.left_over > 0
         known = found.statistics()
-    stored = [key for key in world.objects.snapshot() if key.startswith(keys.DATA)]
+    stored = [key for key in world.objects.snapshot() if key.startswith(object_keys.DATA)]
     assert len(stored) <= known.files + known.garbage_files
 
 
@@ -294,7 +296,7 @@ def _round_into(twin: SimObjects, world: World, late: list[tuple[str, bytes]]) -
     before = set(twin.snapshot())
     with opened(twin, disk=SimDisk(seed=9)) as ghost:
         ghost.checkpoint()
-    name = keys.checkpoint_key(world.version + 1)
+    name = object_keys.checkpoint_key(world.version + 1)
     late += [(key, stored.data) for key, stored in twin.snapshot().items()
              if key not in before and key == name]  # fmt: skip
 

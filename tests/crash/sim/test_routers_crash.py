@@ -15,10 +15,10 @@ import random
 
 import pytest
 
-from strandline.record import Record
-from strandline.settings import SegmentSettings, Settings, SpaceSettings, WalSettings
+from strandline.config.settings import SegmentSettings, Settings, SpaceSettings, WalSettings
+from strandline.records import Record
 from strandline.store import Store
-from strandline.testing.choices import Newest, Oldest
+from strandline.testing.crash_choices import Newest, Oldest
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
 from tests.crash.sim.watch import power_losses

@@ -10,7 +10,7 @@ import itertools
 
 import pytest
 
-from strandline.testing.choices import Oldest
+from strandline.testing.crash_choices import Oldest
 from tests.crash.sim.watch import Watch, power_losses
 from tests.crash.sim.workload import WEIGHTS, step
 from tests.crash.sim.world import World, seeds, settings

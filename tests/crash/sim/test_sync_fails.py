@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from strandline.errors import Poisoned
-from strandline.testing.choices import Newest, Oldest
+from strandline.testing.crash_choices import Newest, Oldest
 from tests.crash.sim.lineage import Entry
 from tests.crash.sim.world import World, read_all
 

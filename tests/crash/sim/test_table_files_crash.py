@@ -14,7 +14,7 @@ import pytest
 from pyroaring import BitMap64
 
 from strandline.errors import StrandlineError
-from strandline.lake import keys
+from strandline.lake import object_keys
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_objects import How, SimObjects
 from strandline.views.table.files import layout
@@ -98,7 +98,9 @@ def _check_whole(objects: SimObjects, clock: SimClock) -> None:
     assert table.rows() == ROWS
     _swept(table)
     names = {file.name() for file in table.segments.files}
-    assert {keys.last_part(info.key) for info in objects.list(keys.data_folder(TABLE_ID))} == names
+    assert {
+        object_keys.last_part(info.key) for info in objects.list(object_keys.data_folder(TABLE_ID))
+    } == names
     sides = {layout.data_name(info.key) for info in objects.list(layout.side_folder(TABLE_ID))}
     assert sides == names
     assert table.rows() == ROWS

@@ -12,9 +12,9 @@ import threading
 import pytest
 
 import strandline
-from strandline.env.system_failures import NO_THREADS
+from strandline.config.settings import Settings
 from strandline.errors import Unavailable
-from strandline.settings import Settings
+from strandline.platform.system_errors import NO_THREADS
 from strandline.store import Store
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk

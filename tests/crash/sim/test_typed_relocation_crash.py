@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from strandline.lake import keys
-from strandline.lake.columns import SCHEMA
-from strandline.lake.history import History
-from strandline.lake.typed import shape_of
-from strandline.settings import LakeSettings, Settings
+from strandline.config.settings import LakeSettings, Settings
+from strandline.lake import object_keys
+from strandline.lake.files.record_columns import SCHEMA
+from strandline.lake.files.typed_columns import shape_of
+from strandline.lake.manifest.manifest_history import History
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
 from tests.crash.sim.lineage import Entry
@@ -59,7 +59,7 @@ def _check_lake(world: World) -> list[int]:
     assert manifest.schema.fields == topic.config.schema
     for file in manifest.files:
         shape = shape_of(schemas[file.schema_version])
-        content = world.objects.get(keys.data_key(1, file.name()))
+        content = world.objects.get(object_keys.data_key(1, file.name()))
         rows = pq.read_table(pa.BufferReader(content))
         assert rows.equals(shape.widened(rows.select(SCHEMA.names)))
     return [file.schema_version for file in manifest.files]

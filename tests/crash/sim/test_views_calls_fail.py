@@ -18,7 +18,7 @@ from collections.abc import Callable
 import pytest
 
 from strandline.errors import StrandlineError
-from strandline.testing.calls import Fault
+from strandline.testing.fault_injection import Fault
 from tests.crash.sim.test_views_crash import SORTS
 from tests.crash.sim.views import NAME, Life
 from tests.crash.sim.world import LONG

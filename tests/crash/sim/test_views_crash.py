@@ -14,7 +14,7 @@ import pytest
 
 from strandline.errors import Invalid
 from strandline.testing.sim_clock import SimClock
-from strandline.views import kinds
+from strandline.views import view_types
 from strandline.views.kv.kv import Kv
 from strandline.views.kv.values import Put
 from strandline.views.metrics.metrics import Metrics
@@ -138,12 +138,12 @@ def _table(view: Table, chance: random.Random, clock: SimClock) -> None:
 
 SORTS = {
     "tally": Sort(TALLY, {}, _tally),
-    "kv": Sort(kinds.KV, {"history": 3, "grace_ms": 10_000}, _kv),
-    "queue": Sort(kinds.QUEUE, {"deliveries_max": 2}, _queue),
-    "series": Sort(kinds.SERIES, {"jitter": 10, "unit": "ms"}, _series),
-    "metrics": Sort(kinds.METRICS, {"block_points": 16}, _metrics),
+    "kv": Sort(view_types.KV, {"history": 3, "grace_ms": 10_000}, _kv),
+    "queue": Sort(view_types.QUEUE, {"deliveries_max": 2}, _queue),
+    "series": Sort(view_types.SERIES, {"jitter": 10, "unit": "ms"}, _series),
+    "metrics": Sort(view_types.METRICS, {"block_points": 16}, _metrics),
     "table": Sort(
-        kinds.TABLE,
+        view_types.TABLE,
         {"flush_rows": 16, "zone_rows": 256, "retention_ms": 20_000},
         _table,
         share=0.06,

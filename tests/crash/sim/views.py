@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 import strandline
-from strandline.settings import LakeSettings, SegmentSettings, Settings, ViewSettings
+from strandline.config.settings import LakeSettings, SegmentSettings, Settings, ViewSettings
 from strandline.store import Store
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
-from strandline.views.views import Kind
+from strandline.views.open_view import Kind
 from tests.unit.store.world import NO_SPACE_WATCH, SMALL_WAL
 
 PATH = "/data"

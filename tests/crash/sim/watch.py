@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from strandline.testing.choices import Leaning, Newest, Oldest
+from strandline.testing.crash_choices import Leaning, Newest, Oldest
 from strandline.testing.sim_disk import SimDisk
 from tests.crash.sim.world import World
 

@@ -27,14 +27,14 @@ from typing import NamedTuple
 import pytest
 
 import strandline
+from strandline.config.settings import SegmentSettings, Settings, SpaceSettings, WalSettings
 from strandline.errors import StrandlineError
-from strandline.record import Tombstone
-from strandline.settings import SegmentSettings, Settings, SpaceSettings, WalSettings
+from strandline.log.topic.topic import Topic
+from strandline.records import Tombstone
 from strandline.store import Store
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
-from strandline.topic.topic import Topic
 from tests.crash.sim.lineage import Entry, Lineage, Version
 
 PATH = "/data"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 from tests.mutants.operators import Drop, Remove, Replace, Set, Swap, Use
 
-BOUNDS = "unit/views/queue/test_bounds"
-DEAD = "unit/views/queue/test_dead"
+BOUNDS = "unit/views/queue/test_queue_bounds"
+DEAD = "unit/views/queue/test_dead_letters"
 GROUPS = "unit/views/queue/test_groups"
-SETTLING = "unit/views/queue/test_settling"
+SETTLING = "unit/views/queue/test_acks"
 ASSIGNMENT = "unit/views/groups/test_assignment"
 INFLIGHT = "unit/views/groups/test_inflight"
 OFFSETS = "unit/views/groups/test_offsets"
@@ -17,7 +17,7 @@ RESTARTS = "unit/views/groups/test_restarts"
 
 CONSUMERS = {
     "queue: an earlier lease is as good as the current one": Mutant(
-        "views.queue.jobs:Jobs.holds",
+        "views.queue.state.transitions:Jobs.holds",
         Set("Assign 3", "_[_] = _('', _) == _[_]", "Compare 1", True),
         SETTLING,
         "test_what_is_not_held_is_skipped_and_the_rest_is_done",
@@ -29,37 +29,37 @@ CONSUMERS = {
         "test_a_ticket_of_a_deleted_queue_is_none_of_the_next_one_with_its_name[False]",
     ),
     "queue: a lease ends though it was extended": Mutant(
-        "views.queue.board:Board.lapse",
+        "views.queue.state.job_table:Board.lapse",
         Use("Assign 1", "_ = (_[_] == _) & (_('', _) == _)", "BinOp 1", "Compare 1"),
         SETTLING,
         "test_of_a_claim_only_what_was_extended_is_kept",
     ),
     "queue: measure leases by the clock on the wall": Mutant(
-        "views.queue.claiming:Claiming._decide",
+        "views.queue.claim:Claiming._decide",
         Replace("Assign 1", "_, _ = (_(), _())", "Call 1", "{Call 2} / 1000000.0"),
         SETTLING,
         "test_setting_the_clock_ends_no_lease_and_lengthens_none",
     ),
     "queue: let a job of a group go out beside an older one": Mutant(
-        "views.queue.chains:Chains.join",
+        "views.queue.state.ordered_groups:Chains.join",
         Set("Return 1", "return _ != 0", "Compare 1", False),
         GROUPS,
         "test_one_job_of_a_group_goes_out_at_a_time",
     ),
     "queue: take plain appends without asking for memory": Mutant(
-        "topic.admission:Admission.place",
+        "log.topic.admission:Admission.place",
         Remove("Expr 1", "_(_) (1 of 2)"),
         BOUNDS,
         "test_plain_appends_to_a_queue_are_admitted_by_the_memory_of_jobs",
     ),
     "queue: refuse jobs though those that wait are over": Mutant(
-        "topic.admission:Admission.place",
+        "log.topic.admission:Admission.place",
         Remove("Expr 3", "_()"),
         BOUNDS,
         "test_a_ttl_lets_a_queue_that_rejects_take_jobs_again",
     ),
     "queue: discard fewer bytes than are too many": Mutant(
-        "views.queue.board:Board.oldest",
+        "views.queue.state.job_table:Board.oldest",
         Use("Assign 2", "_ = _(_, _(_(_(_), _)) + 1)", "BinOp 1", "Call 2"),
         BOUNDS,
         "test_a_queue_that_discards_ends_its_oldest_waiting_jobs[bytes-put]",
@@ -71,7 +71,7 @@ CONSUMERS = {
         "test_a_job_ends_when_it_is_older_than_the_ttl_and_not_before",
     ),
     "queue: deliver once more than is allowed": Mutant(
-        "views.queue.claiming:Claiming._decide",
+        "views.queue.claim:Claiming._decide",
         Swap("If 4", "if _ and _(_()) >= _:", "Compare 1", ">"),
         DEAD,
         "test_a_job_is_given_out_so_often_and_then_is_a_dead_letter",

@@ -93,7 +93,7 @@ KV = {
         "test_a_key_that_changed_after_it_was_read_is_a_conflict",
     ),
     "kv: a transaction does not read its own writes": Mutant(
-        "views.kv.changes:Changes.now",
+        "views.kv.pending_writes:Changes.now",
         Set("Assign 1", "_ = _(_)", "Call 1", None),
         TRANSACTIONS,
         "test_a_transaction_reads_its_own_writes_and_nobody_else_does",

@@ -34,7 +34,7 @@ MEASUREMENTS = {
         "test_a_point_that_came_by_a_way_without_a_check_ends_no_other_where_the_future_has_a_limit",
     ),
     "series: sources leave memory though the share has room": Mutant(
-        "views.series.sources:Sources._is_too_large",
+        "views.series.source_table:Sources._is_too_large",
         Set("Return 1", "return _ - _ > _", "Compare 1", True),
         "unit/views/series/test_series_memory",
         "test_no_source_leaves_memory_while_the_share_has_room",
@@ -70,19 +70,19 @@ MEASUREMENTS = {
         "test_a_batch_that_fails_in_the_middle_is_neither_lost_nor_seen_twice[15-True]",
     ),
     "metrics: a window has its end": Mutant(
-        "views.metrics.windows:_windows",
+        "views.metrics.query.windows:_windows",
         Replace("Return 1", "return _(_(_), _='') if _ is None else _ // _", "Name 5", "{it} - 1"),
         QUERIES,
         "test_windows_begin_at_multiples_of_their_width",
     ),
     "metrics: the last is the first": Mutant(
-        "views.metrics.windows:_together",
+        "views.metrics.query.windows:_together",
         Use("Return 2", "return _(_, _, _[_(_[1:], _(_)) - 1])", "BinOp 1", "Name 6"),
         QUERIES,
         "test_aggregates_put_the_points_of_a_group_together",
     ),
     "metrics: be further than the windows that were made": Mutant(
-        "views.metrics.upkeep:_due",
+        "views.metrics.rule_runner:_due",
         Replace(
             "Return 2",
             "return _(_, _(_, _, _[1]))",
@@ -94,13 +94,13 @@ MEASUREMENTS = {
         "test_a_window_is_made_when_it_is_over",
     ),
     "metrics: leave a window as it was when points come late": Mutant(
-        "views.metrics.standings:Standings.late",
+        "views.metrics.rule_progress:Standings.late",
         Remove("Expr 1", "_(_[_ >= _]._())"),
         DOWNSAMPLING,
         "test_a_late_point_makes_its_window_again",
     ),
     "metrics: raise the floor above windows that are not made": Mutant(
-        "views.metrics.upkeep:_floor",
+        "views.metrics.rule_runner:_floor",
         Remove("Assign 4", "_ = _(_, *_, _ if _ is None else _)"),
         DOWNSAMPLING,
         "test_the_floor_waits_for_windows_that_are_not_made",

@@ -6,13 +6,13 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.operators import Force, Remove, Replace, Rewrite, Set, Unwrap, Use
 
 _JOBS = "unit/store/test_jobs"
-_SHARES = "unit/memory/test_shares"
-_THREADS = "unit/env/test_thread_pool"
+_SHARES = "unit/config/test_shares"
+_THREADS = "unit/platform/test_thread_pool"
 
 
 MEMORY = {
     "end a job for one failed allocation": Mutant(
-        "jobs:Job._survives",
+        "platform.background_jobs:Job._survives",
         Replace(
             "ExceptHandler 2",
             "except _ as _: (2 of 3)",
@@ -24,13 +24,13 @@ MEMORY = {
         "test_a_failure_of_the_world_is_tried_again_after_growing_pauses[error2]",
     ),
     "run out of memory in health": Mutant(
-        "topic.health:health_of",
+        "log.health:health_of",
         Replace("ExceptHandler 1", "except _ as _:", "Name 1", "KeyboardInterrupt"),
         "unit/store/test_health",
         "test_without_memory_for_complaints_health_says_so",
     ),
     "do a task twice that got no thread": Mutant(
-        "env.thread_pool:ThreadPool.try_submit",
+        "platform.thread_pool:ThreadPool.try_submit",
         Set("Return 1", "return None if _() else _", "IfExp 1", None),
         _THREADS,
         "test_a_task_that_was_left_to_its_caller_is_not_done_when_a_thread_starts",
@@ -48,49 +48,49 @@ MEMORY = {
         "test_any_thread_may_be_refused[True]",
     ),
     "count without the lock": Mutant(
-        "memory:Share.charge",
+        "config.memory_budget:Share.charge",
         Unwrap("With 1", "with _:"),
         _SHARES,
         "test_two_threads_that_charge_at_once_are_both_counted",
     ),
     "evict for what fits": Mutant(
-        "memory:Share._climb",
+        "config.memory_budget:Share._climb",
         Replace(
             "Expr 2",
             "_(_(0, _ - _), _=_(_ * _))",
             "Attribute 2",
             "{Name 1}.{name 1}",
-            names=("memory:Share._calm",),
+            names=("config.memory_budget:Share._calm",),
         ),
         _SHARES,
         "test_what_fits_into_the_share_is_admitted_and_nobody_is_asked",
     ),
     "evict without headroom": Mutant(
-        "memory:Share._climb",
+        "config.memory_budget:Share._climb",
         Set("Expr 2", "_(_(0, _ - _), _=_(_ * _))", "Call 3", 0),
         _SHARES,
         "test_what_does_not_fit_is_asked_of_evictors_with_a_tenth_of_headroom",
     ),
     "ask every evictor": Mutant(
-        "memory:Share._evict_until",
+        "config.memory_budget:Share._evict_until",
         Remove("If 2", "if _ <= 0:"),
         _SHARES,
         "test_evictors_are_asked_only_until_enough_is_free",
     ),
     "always ask the first evictor first": Mutant(
-        "memory:Share._evict_until",
+        "config.memory_budget:Share._evict_until",
         Set("Assign 2", "_ = _ % _(_)", "BinOp 1", 0),
         _SHARES,
         "test_evictors_take_turns",
     ),
     "borrow without looking at the others' loans": Mutant(
-        "memory:Share._can_borrow",
+        "config.memory_budget:Share._can_borrow",
         Use("Return 1", "return _ <= 0 or _ + _ <= _", "BinOp 1", "Name 1"),
         _SHARES,
         "test_shares_borrow_from_one_reserve",
     ),
     "borrow before evicting": Mutant(
-        "memory:Share._climb",
+        "config.memory_budget:Share._climb",
         Replace(
             "Expr 2",
             "_(_(0, _ - _), _=_(_ * _))",
@@ -102,36 +102,36 @@ MEMORY = {
         "test_the_reserve_lends_only_what_evictors_could_not_free",
     ),
     "retry for ever what can never fit": Mutant(
-        "memory:Share._climb",
+        "config.memory_budget:Share._climb",
         Force("If 1", "if _ > _ + _:", False),
         _SHARES,
         "test_a_request_that_can_never_fit_is_refused_for_good_and_evicts_nothing",
     ),
     "hold the lock while an evictor runs": Mutant(
-        "memory:Share._evict_until",
+        "config.memory_budget:Share._evict_until",
         Rewrite(
             "Assign 4",
             "_ = _(_(_ + _, _))",
             "with {Name 6}.{name 1}:\n    {it}",
-            names=("memory:Share._counting",),
+            names=("config.memory_budget:Share._counting",),
         ),
         _SHARES,
         "test_others_are_counted_while_an_evictor_runs",
     ),
     "hang when a finalizer releases": Mutant(
-        "memory:Share.__init__",
+        "config.memory_budget:Share.__init__",
         Replace("Assign 7", "_ = _()", "Attribute 2", "{Name 2}.Lock"),
         _SHARES,
         "test_a_finalizer_that_releases_in_the_middle_of_counting_does_not_hang",
     ),
     "take all of a log that outgrew its checkpoints at once": Mutant(
-        "topic.checkpoint:Checkpointer._gather",
+        "log.checkpoint.checkpoint_job:Checkpointer._gather",
         Force("If 2", "if _ >= _:", False),
-        "unit/topic/test_checkpoint",
+        "unit/log/checkpoint/test_checkpoint_job",
         "test_a_log_that_outgrew_its_checkpoints_is_taken_in_parts",
     ),
     "bring nothing down ahead of need": Mutant(
-        "memory:Share.relieve",
+        "config.memory_budget:Share.relieve",
         Use(
             "If 1", "if _ > _:", "Attribute 2", "Expr 1: Attribute 2", others=("_(_(_ * _), _=0)",)
         ),
@@ -139,7 +139,7 @@ MEMORY = {
         "test_a_share_above_the_high_mark_is_brought_down_to_the_low_one",
     ),
     "bring a full cache down": Mutant(
-        "memory:Budget.run_once",
+        "config.memory_budget:Budget.run_once",
         Force("If 1", "if _ != _:", True),
         _SHARES,
         "test_a_full_cache_is_left_alone",
@@ -157,7 +157,7 @@ MEMORY = {
             "return _(_)",
             "Call 1",
             "{Attribute 2}.{name 2} + {Name 2} <= {Attribute 2}.{name 1}",
-            names=("memory:Share.limit", "memory:Share.used"),
+            names=("config.memory_budget:Share.limit", "config.memory_budget:Share.used"),
         ),
         "unit/views/table/files/test_cache",
         "test_a_table_that_is_in_use_takes_the_room_of_one_that_is_not",

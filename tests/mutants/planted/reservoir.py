@@ -30,31 +30,31 @@ REPEATED = "test_who_repeats_a_failed_call_loses_and_invents_nothing"
 
 RESERVOIR = {
     "leave the page's id out of its checksum": Mutant(
-        "reservoir.codec:page_checksum",
+        "reservoir.data_files.data_file_codec:page_checksum",
         Use("Return 1", "return _(_, _ * _ + _ * _ & _)", "BinOp 2", "BinOp 4"),
         IDENTITY,
         "test_the_checksum_of_a_page_covers_its_bytes_its_id_and_its_file",
     ),
     "leave the file's id out of a page's checksum": Mutant(
-        "reservoir.codec:page_checksum",
+        "reservoir.data_files.data_file_codec:page_checksum",
         Use("Return 1", "return _(_, _ * _ + _ * _ & _)", "BinOp 2", "BinOp 3"),
         IDENTITY,
         "test_the_checksum_of_a_page_covers_its_bytes_its_id_and_its_file",
     ),
     "reckon many checksums in another way": Mutant(
-        "reservoir.codec:page_checksums",
+        "reservoir.data_files.data_file_codec:page_checksums",
         Remove("AugAssign 1", "_ += _(_ * _ & _)"),
         IDENTITY,
         "test_many_checksums_are_those_of_each_page",
     ),
     "take any whole file for the one that is listed": Mutant(
-        "reservoir.codec:check_file",
+        "reservoir.data_files.data_file_codec:check_file",
         Force("If 2", "if (_, _) != (_, _):", False),
         IDENTITY,
         "test_a_whole_file_with_the_right_checksum_must_say_who_it_is[reservoir]",
     ),
     "give a page without its checksum": Mutant(
-        "reservoir.reading:PageReader.read",
+        "reservoir.page_reader:PageReader.read",
         Use("If 1", "if _(_, _, _) == _:", "Compare 1", "Name 2"),
         DAMAGE,
         FLIPPED,
@@ -110,13 +110,13 @@ RESERVOIR = {
         "test_a_bit_that_flips_on_the_way_is_no_damage",
     ),
     "forget that a damaged version may need what is there": Mutant(
-        "reservoir.opening:_take_over",
+        "reservoir.takeover:_take_over",
         Remove("Assign 2", "_ = _"),
         FALLBACK,
         "test_what_a_damaged_version_may_need_is_not_deleted_by_anybody",
     ),
     "delete garbage that a damaged version may need": Mutant(
-        "reservoir.garbage:old_files",
+        "reservoir.gc_policy:old_files",
         Drop(
             "Return 1", "return [_ for _, _ in _() if _ < _ and _(_) > _ ... ddf4784f", "Compare 2"
         ),
@@ -124,37 +124,37 @@ RESERVOIR = {
         "test_who_repairs_the_damage_can_still_read_what_was_passed_over",
     ),
     "delete files that a kept version needs": Mutant(
-        "reservoir.garbage:old_files",
+        "reservoir.gc_policy:old_files",
         Replace("Assign 1", "_ = _ - _", "BinOp 1", "{Attribute 1} + 1"),
         KEPT,
         "test_every_version_that_is_kept_can_be_recovered_at_every_moment[2-3]",
     ),
     "delete a checkpoint whose object holds pages": Mutant(
-        "reservoir.garbage:old_checkpoints",
+        "reservoir.gc_policy:old_checkpoints",
         Drop("Return 1", "return [_ for _ in _ if _ > _ and (not _(_, _))]", "UnaryOp 1"),
         KEPT,
         "test_every_version_that_is_kept_can_be_recovered_at_every_moment[1-3]",
     ),
     "drop checkpoints that a kept version begins with": Mutant(
-        "reservoir.checkpointing:Checkpointer.encode",
+        "reservoir.checkpoint_writer:Checkpointer.encode",
         Use("Assign 7", "_ = _([*_, _], _ - _)", "BinOp 1", "Name 5"),
         KEPT,
         "test_every_version_that_is_kept_can_be_recovered_at_every_moment[2-3]",
     ),
     "keep what nobody needs": Mutant(
-        "reservoir.garbage:old_checkpoints",
+        "reservoir.gc_policy:old_checkpoints",
         Set("Return 1", "return [_ for _ in _ if _ > _ and (not _(_, _))]", "Name 3", ()),
         KEPT,
         "test_what_nobody_needs_is_deleted",
     ),
     "overwrite a version of another writer": Mutant(
-        "reservoir.checkpointing:Checkpointer.create",
+        "reservoir.checkpoint_writer:Checkpointer.create",
         Replace(
             "Expr 1",
             "_(_(_), _)",
             "Attribute 1",
             "{Attribute 2}.{name 1}",
-            names=("env.objects:Objects.put",),
+            names=("platform.objectstore.protocol:Objects.put",),
         ),
         WRITERS,
         "test_a_fenced_writer_can_do_nothing_any_more",
@@ -166,7 +166,7 @@ RESERVOIR = {
         "test_a_fenced_writer_can_do_nothing_any_more",
     ),
     "open without taking over": Mutant(
-        "reservoir.opening:_take_over",
+        "reservoir.takeover:_take_over",
         Set("Return 1", "return False", "Constant 1", True),
         WRITERS,
         "test_an_opening_at_any_call_of_another_opening_leaves_one_writer",
@@ -178,13 +178,13 @@ RESERVOIR = {
         "test_a_reader_whose_listed_versions_are_deleted_meanwhile_looks_again",
     ),
     "believe a late list": Mutant(
-        "reservoir.opening:open_state",
+        "reservoir.takeover:open_state",
         Set("Assign 5", "_ = _ + 1", "BinOp 1", 0),
         WRITERS,
         "test_a_late_list_hides_nothing_from_a_writer[2]",
     ),
     "miss files that a late list does not show": Mutant(
-        "reservoir.opening:gone",
+        "reservoir.takeover:gone",
         Drop("Assign 2", "_ = [_ for _ in _[:_] if _(_, _)]", "Call 1"),
         WRITERS,
         "test_a_late_list_hides_nothing_from_a_writer[4]",
@@ -202,7 +202,7 @@ RESERVOIR = {
         "test_who_dies_at_a_failed_call_leaves_what_was_acknowledged[before]",
     ),
     "forget a file that could not be stored": Mutant(
-        "reservoir.uploads:Uploads._send",
+        "reservoir.data_files.upload_queue:Uploads._send",
         Use("Expr 3", "_(_) (2 of 2)", "Call 1", "Expr 4: Call 1", others=("_() (2 of 2)",)),
         CALLS,
         f"{REPEATED}[before-once]",
@@ -255,19 +255,19 @@ RESERVOIR = {
         "test_a_damaged_file_of_the_cache_hinders_no_rewriting",
     ),
     "let the name of an opening become free": Mutant(
-        "reservoir.files:FileTable.keep_name",
+        "reservoir.data_files.data_file_table:FileTable.keep_name",
         Remove("Expr 1", "_(_) (1 of 4)"),
         "test_reservoir_writers",
         "test_a_writer_that_sleeps_while_others_work_wakes_up_fenced",
     ),
     "forget the names of openings that are left behind": Mutant(
-        "reservoir.opening:_take_over",
+        "reservoir.takeover:_take_over",
         Drop("For 1", "for _ in [*_(_, _), _]:", "Starred 1"),
         "test_reservoir_writers",
         "test_a_version_that_was_left_behind_keeps_the_name_of_its_opening",
     ),
     "open without a second look": Mutant(
-        "reservoir.opening:_take_over",
+        "reservoir.takeover:_take_over",
         Set("Return 2", "return not _(_, _)", "UnaryOp 1", True),
         "test_reservoir_writers",
         "test_an_opening_that_sleeps_between_its_list_and_its_version_begins_again",
@@ -279,15 +279,15 @@ RESERVOIR = {
         "test_a_version_that_is_too_old_says_so_and_changes_nothing",
     ),
     "leave a bad page of a copy as it is": Mutant(
-        "reservoir.reading:PageReader._repaired",
+        "reservoir.page_reader:PageReader._repaired",
         Remove("Expr 1", "_(_, _, _, _)"),
-        "unit/reservoir/test_reading",
+        "unit/reservoir/test_page_reader",
         "test_a_repaired_copy_is_good_for_the_next_process",
     ),
     "repair a copy of which all pages are bad one by one": Mutant(
         "reservoir.cache.cache:Cache.is_repairable",
         Drop("Return 1", "return _ is not None and _ is _ and (_ < _)", "Compare 3"),
-        "unit/reservoir/test_reading",
+        "unit/reservoir/test_page_reader",
         "test_a_copy_of_which_more_is_wrong_heals_with_one_download",
     ),
     "keep all small files in memory": Mutant(
@@ -308,21 +308,21 @@ RESERVOIR = {
         "test_a_map_larger_than_memory_and_spill_stores_little_more_than_its_data[any-0-0]",
     ),
     "list new files of which nothing is alive": Mutant(
-        "reservoir.garbage:unlisted_files",
+        "reservoir.gc_policy:unlisted_files",
         Set("Return 1", "return [_ for _, _ in _() if _ and _ >= _]", "BoolOp 1", False),
         "unit/reservoir/test_stored_bytes",
         "test_a_file_that_died_before_its_checkpoint_is_gone_after_it",
     ),
     "remove the folder of a living writer": Mutant(
-        "env.folder:FolderObjects._clean",
+        "platform.objectstore.local:FolderObjects._clean",
         Set("Return 1", "return not _(_)", "UnaryOp 1", True),
-        "unit/env/test_folder",
+        "unit/platform/objectstore/test_local",
         "test_a_folder_in_which_a_writer_is_at_work_stays",
     ),
     "give up an object whose folder was removed": Mutant(
-        "env.folder:FolderObjects._commit",
+        "platform.objectstore.local:FolderObjects._commit",
         Leave("Expr 1", "_(_) (1 of 2)", "raise"),
-        "unit/env/test_folder",
+        "unit/platform/objectstore/test_local",
         "test_a_folder_that_is_removed_at_any_call_of_a_writer_is_made_again[create]",
     ),
 }

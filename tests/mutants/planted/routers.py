@@ -20,7 +20,7 @@ ROUTERS = {
         "test_a_circle_is_refused_and_nothing_is_made",
     ),
     "served: a second loss at a source is not reported": Mutant(
-        "routers.lane:Lane._report",
+        "routers.forwarder:Lane._report",
         Replace(
             "If 1",
             "if _ > 0:",
@@ -44,7 +44,7 @@ ROUTERS = {
         "test_stored_routers_beyond_a_lowered_bound_are_held_reported_and_kept",
     ),
     "served: see only the nearest circle": Mutant(
-        "routers.cycles:find_cycle",
+        "routers.router_graph:find_cycle",
         Remove("Expr 2", "_(_)"),
         ROUTERS,
         "test_a_circle_is_told_with_its_topics",
@@ -62,19 +62,19 @@ ROUTERS = {
         "test_a_stream_ends_when_who_watches_may_read_its_topic_no_longer",
     ),
     "served: a slow watcher is told of one too many": Mutant(
-        "server.live.slow:skipped",
+        "server.live.slow_consumers:skipped",
         Use("Assign 1", "_ = _(_=_ + 1, _=_, _=_)", "BinOp 1", "Name 3"),
         SLOW,
         "test_the_notice_names_all_that_was_missed_and_nothing_else",
     ),
     "served: topics that expire are not lossy": Mutant(
-        "server.live.slow:is_lossy",
+        "server.live.slow_consumers:is_lossy",
         Drop("Return 1", "return _(_ == '' or _ or _)", "Attribute 2"),
         SLOW,
         "test_a_topic_is_lossy_when_it_lets_go_of_records_by_itself[config4-True]",
     ),
     "served: who takes nothing stays for ever": Mutant(
-        "server.live.slow:verdict",
+        "server.live.slow_consumers:verdict",
         Set("Return 2", "return '' if _ > _ else ''", "IfExp 1", "wait"),
         SLOW,
         "test_who_is_full_waits_and_ends_when_his_time_is_over[10.1-False-end]",
@@ -118,7 +118,7 @@ ROUTERS = {
         "test_watchers_of_a_deferred_topic_get_one_hint_each_time",
     ),
     "served: refuse until the whole line is gone": Mutant(
-        "server.live.governor:Governor.sample",
+        "server.live.load_shedding:Governor.sample",
         Set("Assign 5", "_ = _ >= (_ // 2 if _ else _)", "BinOp 1", 1),
         GOVERNOR,
         "test_refusing_ends_when_half_of_the_line_is_gone",
@@ -130,7 +130,7 @@ ROUTERS = {
         "test_while_a_server_is_pressed_the_job_waits_and_then_forwards_all",
     ),
     "routers: a source that cannot be read keeps the store from opening": Mutant(
-        "routers.lane:Lane.locate",
+        "routers.forwarder:Lane.locate",
         Use(
             "ExceptHandler 2",
             "except (_, _) as _:",

@@ -12,7 +12,7 @@ BUDGET = "server/test_byte_budget"
 GATES = "server/test_gates"
 MATRIX = "server/test_auth_matrix"
 QUOTAS = "server/test_quotas"
-REGISTRY = "unit/security/test_registry"
+REGISTRY = "unit/security/test_token_store"
 SCOPES = "property/test_scopes_model"
 SOCKETS = "server/live/test_ws_admission"
 STREAMS = "server/test_streams_of_tokens"
@@ -83,7 +83,7 @@ SECURITY = {
         "test_rotating_leaves_both_valid_for_the_grace",
     ),
     "security: let a token that is remembered outlive its end": Mutant(
-        "server.auth:Auth.check_live",
+        "server.auth.auth:Auth.check_live",
         Force("If 4", "if _ == '' and _() >= _:", False),
         AUTH,
         "test_a_token_is_refused_before_its_time_and_after_it",
@@ -95,7 +95,7 @@ SECURITY = {
         "test_a_token_is_refused_before_its_time_and_after_it",
     ),
     "security: keep the secret": Mutant(
-        "security.registry:Registry._made",
+        "security.token_store:Registry._made",
         Use(
             "Assign 4",
             "_ = _(_=_, _=_(_ or _), _=_(_), _=_(_), _=_(_), ... 83063cda",
@@ -106,37 +106,37 @@ SECURITY = {
         "test_the_secret_is_kept_nowhere",
     ),
     "security: leave a damaged token out": Mutant(
-        "security.registry:Registry._read",
+        "security.token_store:Registry._read",
         Force("If 2", "if _ != _(_()):", False),
         REGISTRY,
         "test_whatever_is_wrong_with_one_record_nobody_is_found[_older_version]",
     ),
     "security: pass over lost records of tokens": Mutant(
-        "security.registry:Registry._check_losses",
+        "security.token_store:Registry._check_losses",
         Force("If 1", "if _ is not None and _ > _:", False),
         "corruption/test_tokens",
         "test_no_flipped_byte_lets_a_revoked_token_in[repaired-saved]",
     ),
     "security: keep tokens in class disk": Mutant(
-        "security.registry:Registry.__init__",
+        "security.token_store:Registry.__init__",
         Set("Assign 1", "_ = {} if _ else {'': ''}", "Constant 2", "disk"),
         REGISTRY,
         "test_a_revocation_is_durable_when_it_returns",
     ),
     "security: let local go on when there are tokens": Mutant(
-        "server.auth:Auth.check_live",
+        "server.auth.auth:Auth.check_live",
         Force("If 3", "if not _:", False),
         AUTH,
         "test_the_first_token_closes_the_server_at_once_and_for_ever",
     ),
     "security: take anybody without tokens for local": Mutant(
-        "server.auth:Auth._nobody",
+        "server.auth.auth:Auth._nobody",
         Drop("If 1", "if _ and _(_):", "Call 1"),
         AUTH,
         "test_somebody_from_elsewhere_is_not_local_however_he_got_here",
     ),
     "security: remember a header for ever": Mutant(
-        "server.auth:Auth._look",
+        "server.auth.auth:Auth._look",
         All(
             Remove("Expr 4", "_() (4 of 7)"),
             Remove("Expr 5", "_() (5 of 7)"),
@@ -146,19 +146,19 @@ SECURITY = {
         "test_a_revoked_token_is_refused_from_the_next_request_on",
     ),
     "security: let in when tokens cannot be trusted": Mutant(
-        "server.auth:Auth._look",
+        "server.auth.auth:Auth._look",
         Rewrite("Raise 1", "raise _(503, '', '') from _", "del {Name 2}\nreturn"),
         AUTH,
         "test_a_store_of_tokens_that_is_damaged_denies_all_and_keeps_a_server_from_starting",
     ),
     "security: tell nobody of a revocation": Mutant(
-        "server.auth:Auth._end",
+        "server.auth.auth:Auth._end",
         Remove("Expr 3", "_(_) (2 of 2)"),
         STREAMS,
         "test_revoking_ends_a_stream[watch]",
     ),
     "security: let a stream go on without a look": Mutant(
-        "server.auth:Auth.check_live",
+        "server.auth.auth:Auth.check_live",
         Force("If 6", "if _:", False),
         STREAMS,
         "test_revoking_ends_a_stream[work]",
@@ -170,38 +170,38 @@ SECURITY = {
         "test_a_ticket_is_good_once",
     ),
     "security: lock the owner out on loopback": Mutant(
-        "server.auth:Auth._token",
+        "server.auth.auth:Auth._token",
         Force("If 1", "if not _(_):", True),
         AUTH,
         "test_the_owner_on_this_machine_is_never_locked_out",
     ),
     "security: let strangers guess for ever": Mutant(
-        "server.auth:Auth._failed",
+        "server.auth.auth:Auth._failed",
         Remove("Expr 1", "_(_(_))"),
         WEB,
         "test_whoever_guesses_is_told_to_wait_and_the_owner_gets_in",
     ),
     "security: let anybody change the server's own topics": Mutant(
-        "security.rules:allowed",
+        "security.internal_topics:allowed",
         Drop("Return 1", "return _ == '' and _('')", "Compare 1"),
         AUTH,
         "test_the_servers_own_topics_are_changed_by_nobody_and_read_by_admins"
         "[strandline.tokens-write]",
     ),
     "security: show journals of remembered queries": Mutant(
-        "security.rules:allowed",
+        "security.internal_topics:allowed",
         Set("If 2", "if _(_) and _ not in ('', ''):", "Call 1", False),
         VIEWS,
         "test_whoever_may_not_read_it_sees_it_in_no_way[journal of a remembered query-outsider]",
     ),
     "security: give more than one has": Mutant(
-        "security.registry:_check_covered",
+        "security.token_store:_check_covered",
         Force("If 1", "if not _(_):", False),
         "server/test_tokens_api",
         "test_nobody_gives_away_what_he_does_not_have[all]",
     ),
     "security: revoke a token of more scopes": Mutant(
-        "security.registry:Registry.revoke",
+        "security.token_store:Registry.revoke",
         Remove("Expr 1", "_(_, _())"),
         "server/test_tokens_api",
         "test_a_token_changes_only_tokens_that_its_own_scopes_cover[tokens-all-revoke]",
@@ -225,13 +225,13 @@ SECURITY = {
             "_ = _ if _ else _",
             "IfExp 1",
             "{Attribute 3} if {Name 2}.{name 1} else {Attribute 2}",
-            names=("server.routing:Route.needs",),
+            names=("server.http.route:Route.needs",),
         ),
         ADMISSION,
         "test_a_body_is_refused_by_its_head[POST /v0/sql-none]",
     ),
     "security: read the body of an append without a token": Mutant(
-        "server.hot:Hot.plain",
+        "server.connection.fast_append:Hot.plain",
         Replace(
             "Assign 6",
             "_ = _(_, _)",
@@ -249,25 +249,25 @@ SECURITY = {
         "test_a_body_is_refused_by_its_head[POST /v0/sql-none]",
     ),
     "security: read a WebSocket without a token to the end": Mutant(
-        "server.live.socket:LiveWebSocket._is_too_early",
+        "server.live.ws_protocol:LiveWebSocket._is_too_early",
         Force("If 2", "if _ <= _:", True),
         SOCKETS,
         "test_what_is_not_authenticated_may_send_4_kib[empty fragments]",
     ),
     "security: log a traceback for a WebSocket that hangs up": Mutant(
-        "server.sockets:websocket",
+        "server.routes.websocket:websocket",
         Replace("ExceptHandler 1", "except _:", "Name 1", "ZeroDivisionError"),
         SOCKETS,
         "test_noise_leaves_no_line_in_the_log[nothing]",
     ),
     "security: one client may hold the whole budget": Mutant(
-        "server.byte_budget:ByteBudget._change",
+        "server.limits.byte_budget:ByteBudget._change",
         Force("If 2", "if _ > _:", False),
         BUDGET,
         "test_unfinished_bodies_count_and_the_next_one_is_refused[application]",
     ),
     "security: count no unfinished append": Mutant(
-        "server.hot:Hot.hold",
+        "server.connection.fast_append:Hot.hold",
         Remove("Expr 1", "_(_(_(_, _)))"),
         BUDGET,
         "test_unfinished_bodies_count_and_the_next_one_is_refused[hot]",
@@ -279,25 +279,25 @@ SECURITY = {
         "test_unpacked_bytes_count",
     ),
     "security: count no unfinished message": Mutant(
-        "server.live.socket:LiveWebSocket._count",
+        "server.live.ws_protocol:LiveWebSocket._count",
         Use("Expr 1", "_(_ + _)", "BinOp 1", "Attribute 2"),
         BUDGET,
         "test_unfinished_messages_count_and_the_connection_ends[True]",
     ),
     "security: let any number of requests wait on one connection": Mutant(
-        "server.strictness:check_waiting",
+        "server.connection.http_validation:check_waiting",
         Force("If 1", "if _ >= _:", False),
         BUDGET,
         "test_more_than_256_requests_do_not_wait_on_one_connection",
     ),
     "security: no look at Host": Mutant(
-        "server.gates:Gate.check",
+        "server.auth.host_origin:Gate.check",
         Remove("Expr 1", "_(_) (1 of 2)"),
         WEB,
         "test_a_name_that_was_bent_to_this_machine_is_refused_everywhere[/v0/topics-evil.example]",
     ),
     "security: no look at Origin": Mutant(
-        "server.gates:Gate.check",
+        "server.auth.host_origin:Gate.check",
         Remove("Expr 2", "_(_ or '', _)"),
         WEB,
         "test_a_page_of_elsewhere_is_refused_also_with_json[http://evil.example]",
@@ -309,19 +309,19 @@ SECURITY = {
         "test_a_websocket_of_a_page_of_elsewhere_is_refused",
     ),
     "security: remember a page under any name": Mutant(
-        "server.gates:Gate.check",
+        "server.auth.host_origin:Gate.check",
         Set("Assign 1", "_ = (_, _)", "Name 2", None),
         GATES,
         "test_names_are_remembered_one_by_one",
     ),
     "security: count every address of a customer by itself": Mutant(
-        "server.quotas:_network",
+        "server.limits.rate_limits:_network",
         Use("Return 4", "return _(_((_, 64), _=False))", "Call 1", "arg 1"),
         QUOTAS,
         "test_addresses_of_ipv6_count_by_their_first_half",
     ),
     "security: count addresses without bound": Mutant(
-        "server.quotas:Bucket.pour",
+        "server.limits.rate_limits:Bucket.pour",
         Force("While 1", "while _(_) > _:", False),
         QUOTAS,
         "test_whoever_comes_from_many_addresses_does_not_fill_the_memory",
@@ -357,7 +357,7 @@ SECURITY = {
         "test_strangers_cannot_fill_the_log",
     ),
     "security: changes of topics leave no trace": Mutant(
-        "server.auditing:note",
+        "server.http.audit:note",
         Force("If 1", "if _ < 400 and _(_):", False),
         "server/test_tokens_api",
         "test_changes_of_topics_are_in_the_audit_log_with_who_and_where",

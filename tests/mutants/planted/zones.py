@@ -6,19 +6,19 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.operators import All, Force, Remove, Replace, Set, Swap, Use
 
 INDEX = "unit/views/table/index"
-FENCE = f"{INDEX}/test_fence"
+FENCE = f"{INDEX}/test_min_max"
 KINDS = f"{INDEX}/test_kinds"
-LADDER = f"{INDEX}/test_ladder"
+LADDER = f"{INDEX}/test_top_k_bounds"
 OLDER = f"{INDEX}/test_older_files"
-FUSE = f"{INDEX}/test_fuse"
+FUSE = f"{INDEX}/test_binary_fuse"
 CODEC = f"{INDEX}/test_codec"
-PRUNING = f"{INDEX}/test_pruning"
+PRUNING = f"{INDEX}/test_zone_filter"
 SWAPPED = "unit/views/table/files/test_swapped_indexes"
 
 
 ZONES = {
     "zones: not is what is left over": Mutant(
-        "views.table.index.pruning:Asking.may",
+        "views.table.index.zone_filter:Asking.may",
         All(
             Use("Return 1", "return _(_, _=not _)", "UnaryOp 1", "Name 3"),
             Replace("Return 1", "return _(_, _=not _)", "Call 1", "~{it}"),
@@ -27,7 +27,7 @@ ZONES = {
         "test_not_keeps_the_zones_that_may_have_a_row_for_which_it_is_false",
     ),
     "zones: not leaves and and or as they are": Mutant(
-        "views.table.index.pruning:_conjuncts",
+        "views.table.index.zone_filter:_conjuncts",
         Use("match_case 2", "case _(_) | _(_) if _(_, _) is not _:", "Compare 1", "Call 1"),
         PRUNING,
         "test_not_of_and_is_or_inside_of_and_as_well",
@@ -45,19 +45,19 @@ ZONES = {
         "test_not_keeps_the_zones_that_may_have_a_row_for_which_it_is_false",
     ),
     "zones: a closed bound is open": Mutant(
-        "views.table.index.fence:Fence._overlaps",
+        "views.table.index.min_max:Fence._overlaps",
         Swap("AugAssign 1", "_ &= _ > _ if _ and _ else _ >= _", "Compare 2", ">"),
         FENCE,
         "test_a_comparison_keeps_the_zones_whose_bounds_allow_it",
     ),
     "zones: cut texts are compared as if they were whole": Mutant(
-        "views.table.index.fence:build",
+        "views.table.index.min_max:build",
         Set("Assign 6", "_ = _((_(_) == _ for _ in _ + _))", "Call 1", True),
         FENCE,
         "test_texts_that_end_with_nul_are_not_lost",
     ),
     "zones: a range of two bounds forgets missing values": Mutant(
-        "views.table.index.pruning:_both",
+        "views.table.index.zone_filter:_both",
         Set("Return 2", "return _(_(_, _), _ and _)", "BoolOp 1", False),
         PRUNING,
         "test_a_missing_value_is_on_no_side_of_two_bounds",
@@ -87,13 +87,13 @@ ZONES = {
         "test_an_imprint_is_right_at_the_edges_of_its_bins[i64]",
     ),
     "zones: a filter loses a key": Mutant(
-        "views.table.index.fuse:_table",
+        "views.table.index.binary_fuse:_table",
         Use("For 1", "for _, _ in _(_):", "Call 1", "Name 4"),
         FUSE,
         "test_every_key_is_found[1000]",
     ),
     "zones: a filter that could not be made is used": Mutant(
-        "views.table.index.fuse:_table",
+        "views.table.index.binary_fuse:_table",
         Set("If 1", "if _((_(_) for _, _ in _)) < _(_):", "Call 3", 0),
         FUSE,
         "test_every_key_is_found_whatever_the_seed_meets",
@@ -114,7 +114,7 @@ ZONES = {
         "test_a_bitmap_knows_the_zones_of_each_variant",
     ),
     "zones: contexts that begin a zone are left out": Mutant(
-        "views.table.index.context:Context.may",
+        "views.table.index.context_ranges:Context.may",
         Use(
             "Assign 3",
             "_[_:_(_, _)] = True",
@@ -132,13 +132,13 @@ ZONES = {
         "test_whole_numbers_that_no_float_holds_are_never_lost",
     ),
     "zones: rows that may not be wanted count for the first": Mutant(
-        "views.table.index.read:_runners",
+        "views.table.index.index_reader:_runners",
         Force("If 1", "if _ is not None:", False),
         LADDER,
         "test_rows_that_may_not_fulfil_the_condition_do_not_count",
     ),
     "zones: a rank counts rows that are missing": Mutant(
-        "views.table.index.ladder:_steps",
+        "views.table.index.top_k_bounds:_steps",
         Replace(
             "Assign 8",
             "_ = _(_ <= _, _(_, _=0), 0)",
@@ -149,19 +149,19 @@ ZONES = {
         "test_rows_without_a_value_come_last_in_both_directions",
     ),
     "zones: use a section without looking at its checksum": Mutant(
-        "views.table.index.read:Indexes._section",
+        "views.table.index.index_reader:Indexes._section",
         Remove("Expr 1", "_(_, _, _)"),
         CODEC,
         "test_damage_names_the_index_and_its_place",
     ),
     "zones: use the indexes of another file": Mutant(
-        "views.table.files.sides:read_side",
+        "views.table.files.index_file:read_side",
         Force("If 2", "if _ != _(_, _):", False),
         SWAPPED,
         "test_swapped_indexes_are_reported_and_hide_no_row[False]",
     ),
     "zones: use nameless indexes of other seqs": Mutant(
-        "views.table.files.sides:read_side",
+        "views.table.files.index_file:read_side",
         Force("If 3", "if not _(_, _) or not _(_, _):", False),
         SWAPPED,
         "test_swapped_indexes_are_reported_and_hide_no_row[True]",

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from strandline.env.clock import SystemClock
+from strandline.api import live
+from strandline.platform.clock import SystemClock
 from strandline.security.principal import LOCAL
-from strandline.server.bridge import Bridge
-from strandline.server.live.feeds import Channel, Feed
 from strandline.server.live.hub import Hub
 from strandline.server.live.streams import Stream
+from strandline.server.live.subscriber import Channel, Feed
 from strandline.server.live.subscriptions import wish_of
 from strandline.server.settings import LiveSettings, ServerSettings
+from strandline.server.thread_pool import Bridge
 from strandline.store import Store
-from strandline.wire import live
 
 WISH = wish_of(live.WatchRequest(topics={}), "event")
 

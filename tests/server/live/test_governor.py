@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.server.live.governor import (
+from strandline.api.errors import Refused
+from strandline.server.live.load_shedding import (
     COALESCE_S_MAX,
     INGEST_FULL,
     LAG_S_RANGE,
@@ -19,7 +20,6 @@ from strandline.server.live.governor import (
     Governor,
     Load,
 )
-from strandline.wire.problems import Refused
 
 FULL = Load(ready=READY_FULL, latency_s=LATENCY_S_FULL, busy=1.0, ingest=INGEST_FULL)
 

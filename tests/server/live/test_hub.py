@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from strandline.env.clock import SystemClock
-from strandline.server.live.governor import INGEST_FULL, LATENCY_S_FULL, READY_FULL, Load
+from strandline.platform.clock import SystemClock
 from strandline.server.live.hub import Hub
+from strandline.server.live.load_shedding import INGEST_FULL, LATENCY_S_FULL, READY_FULL, Load
 from strandline.server.settings import ServerSettings
 from strandline.store import Store
 from tests.server.live.test_feeds import WISH, Collected, stream_to

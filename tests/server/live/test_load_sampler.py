@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from strandline.server.bridge import Bridge
-from strandline.server.live.governor import LAG_S_RANGE, SAMPLE_S, Governor
 from strandline.server.live.load_sampler import WATCH_S, LoadSampler
+from strandline.server.live.load_shedding import LAG_S_RANGE, SAMPLE_S, Governor
+from strandline.server.thread_pool import Bridge
 from strandline.store import Store
 from strandline.testing.sim_clock import SimClock
 from tests.server.running import DEADLINE_S, running

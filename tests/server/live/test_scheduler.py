@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.server.live.scheduler import Scheduler
+from strandline.server.live.topic_scheduler import Scheduler
 from strandline.testing.sim_clock import SimClock
 
 BANDS = {"top": 800, "high": 600, "middle": 300, "low": 10, "lowest": -500}

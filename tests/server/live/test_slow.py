@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from strandline.server.live import slow
+from strandline.config.settings import TopicConfig
+from strandline.server.live import slow_consumers
 from strandline.server.settings import LiveSettings
-from strandline.settings import TopicConfig
 
 LIVE = LiveSettings(patience_s=10.0, grace_s=1.0)
 
@@ -28,7 +28,7 @@ LIVE = LiveSettings(patience_s=10.0, grace_s=1.0)
     ],
 )
 def test_a_topic_is_lossy_when_it_lets_go_of_records_by_itself(config, is_lossy):
-    assert slow.is_lossy(config) is is_lossy
+    assert slow_consumers.is_lossy(config) is is_lossy
 
 
 @pytest.mark.parametrize(
@@ -42,13 +42,13 @@ def test_a_topic_is_lossy_when_it_lets_go_of_records_by_itself(config, is_lossy)
     ],
 )
 def test_who_is_full_waits_and_ends_when_his_time_is_over(full_s, has_drained, verdict):
-    found = slow.verdict(full_s=full_s, has_drained=has_drained, settings=LIVE)
+    found = slow_consumers.verdict(full_s=full_s, has_drained=has_drained, settings=LIVE)
 
     assert found == verdict
 
 
 def test_the_notice_names_all_that_was_missed_and_nothing_else():
-    told = slow.skipped("news", after=7, earliest_seq=5, head_seq=20)
+    told = slow_consumers.skipped("news", after=7, earliest_seq=5, head_seq=20)
 
     data = json.loads(told.wrapped("event").decode().partition("data: ")[2].splitlines()[0])
     assert (data["topic"], data["gap_from"], data["gap_to"]) == ("news", 8, 20)

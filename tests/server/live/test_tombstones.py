@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from websockets.sync.client import connect
 
+from strandline.log.topic.gap_marker import report_loss
 from strandline.store import Store
-from strandline.topic.losing import report_loss
 from tests.server.live.watching import DEADLINE_S, Reader, gaps, post, watch
 from tests.server.running import Running, running
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from strandline.server.live.socket import LiveWebSocket
+from strandline.server.live.ws_protocol import LiveWebSocket
 from tests.server.running import Raw, Running, running
 
 UPGRADE = (

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from strandline.backup.moment import Moment, parse
+from strandline.backup.restore_point import Moment, parse
 from strandline.errors import Invalid
 
 AT_US = 1_774_706_700_000_000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from strandline.config.settings import SegmentSettings, Settings, WalSettings
 from strandline.errors import Unavailable
-from strandline.settings import SegmentSettings, Settings, WalSettings
-from strandline.topic.pins import Pins
+from strandline.log.files.pins import Pins
 from tests.unit.backup.world import PATH, BackupWorld, look
 
 PINS = f"{PATH}/pins"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.backup.backups import Backups
-from strandline.backup.register import read
+from strandline.backup.catalog import read
 from strandline.errors import Corrupt, Invalid, StrandlineError
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import Stored

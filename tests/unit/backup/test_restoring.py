@@ -7,10 +7,10 @@ import pytest
 import strandline
 from strandline.backup.backups import Backups
 from strandline.errors import Corrupt, DiskFull, Invalid, Locked, NotAStore
+from strandline.log.repair.verify import verify_store
+from strandline.log.wal.codec import FILE_HEADER_SIZE
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
-from strandline.topic.verify import verify_store
-from strandline.wal.codec import FILE_HEADER_SIZE
 from tests.unit.backup.world import BackupWorld, look
 
 TARGET = "/restored"

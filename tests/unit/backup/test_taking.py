@@ -8,10 +8,10 @@ import pytest
 
 import strandline
 from strandline.backup.backups import Backups
-from strandline.backup.take import reach_of
+from strandline.backup.create import reach_of
+from strandline.config.settings import Settings, WalSettings
 from strandline.errors import Corrupt, Invalid
-from strandline.settings import Settings, WalSettings
-from strandline.testing.choices import Oldest
+from strandline.testing.crash_choices import Oldest
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
 from tests.unit.backup.world import PATH, BackupWorld, look

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from strandline.backup.backups import Backups
-from strandline.lake.history import History
+from strandline.lake.manifest.manifest_history import History
+from strandline.log.repair.verify import verify_store
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
-from strandline.topic.verify import verify_store
 from tests.unit.backup.world import BackupWorld, look
 
 TARGET = "/restored"

@@ -8,8 +8,7 @@ import msgspec
 
 import strandline
 from strandline.backup.backups import BackupInfo, Backups
-from strandline.env.objects import Objects
-from strandline.settings import (
+from strandline.config.settings import (
     LakeSettings,
     SegmentSettings,
     Settings,
@@ -17,6 +16,7 @@ from strandline.settings import (
     TopicConfig,
     WalSettings,
 )
+from strandline.platform.objectstore.protocol import Objects
 from strandline.store import Store
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk

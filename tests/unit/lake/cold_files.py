@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from strandline.env.disk import Buffer
-from strandline.lake.columns import SCHEMA
-from strandline.lake.entry import LakeFile
-from strandline.lake.reader import LakeFileReader
-from strandline.lake.writer import LakeFileWriter
+from strandline.lake.files.file_reader import LakeFileReader
+from strandline.lake.files.file_writer import LakeFileWriter
+from strandline.lake.files.record_columns import SCHEMA
+from strandline.lake.manifest.file_entry import LakeFile
+from strandline.platform.disk import Buffer
 
 TOPIC_ID = 7
 STORE_ID = bytes(range(16))

@@ -7,13 +7,14 @@ from collections.abc import Callable
 
 from xxhash import xxh3_128_hexdigest
 
-from strandline.env.clock import Clock
-from strandline.env.objects import Objects
-from strandline.lake import codec, keys
-from strandline.lake.codec import Place, Version
-from strandline.lake.entry import LakeFile
-from strandline.lake.ledger import Change, Ledger
-from strandline.lake.manifest import Manifest
+from strandline.lake import object_keys
+from strandline.lake.manifest import manifest_codec
+from strandline.lake.manifest.file_entry import LakeFile
+from strandline.lake.manifest.manifest import Manifest
+from strandline.lake.manifest.manifest_codec import Place, Version
+from strandline.lake.manifest.manifest_commit import Change, Ledger
+from strandline.platform.clock import Clock
+from strandline.platform.objectstore.protocol import Objects
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_objects import SimObjects
 
@@ -43,7 +44,7 @@ def lake_file(
 
 def upload(objects: Objects, *files: LakeFile) -> None:
     for file in files:
-        objects.put(keys.data_key(TOPIC_ID, file.name()), bytes(file.size))
+        objects.put(object_keys.data_key(TOPIC_ID, file.name()), bytes(file.size))
 
 
 def ids() -> Callable[[], bytes]:
@@ -84,13 +85,13 @@ def raising(floor: int, at_us: int) -> Change:
 
 
 def numbers_in(objects: SimObjects) -> list[int]:
-    folder = keys.manifest_folder(TOPIC_ID)
-    return [keys.number_of(key) or 0 for key in sorted(objects.snapshot()) if folder in key]
+    folder = object_keys.manifest_folder(TOPIC_ID)
+    return [object_keys.number_of(key) or 0 for key in sorted(objects.snapshot()) if folder in key]
 
 
 def data_in(objects: SimObjects) -> set[str]:
-    folder = keys.data_folder(TOPIC_ID)
-    return {keys.last_part(key) for key in objects.snapshot() if folder in key}
+    folder = object_keys.data_folder(TOPIC_ID)
+    return {object_keys.last_part(key) for key in objects.snapshot() if folder in key}
 
 
 def readable_versions(objects: SimObjects) -> list[Manifest]:
@@ -98,12 +99,12 @@ def readable_versions(objects: SimObjects) -> list[Manifest]:
     stored = objects.snapshot()
     found: list[Version] = []
     for number in numbers_in(objects):
-        data, place = stored[keys.manifest_key(TOPIC_ID, number)].data, _place(number)
-        base = codec.header_of(data, place).base
+        data, place = stored[object_keys.manifest_key(TOPIC_ID, number)].data, _place(number)
+        base = manifest_codec.header_of(data, place).base
         if base == number:
-            found.append(codec.follow(None, data, place))
+            found.append(manifest_codec.follow(None, data, place))
         elif found and found[-1].manifest.number == number - 1:
-            found.append(codec.follow(found[-1], data, place))
+            found.append(manifest_codec.follow(found[-1], data, place))
     return [version.manifest for version in found]
 
 

@@ -1,6 +1,6 @@
 """What a field of JSON is as a typed value, written to be read: one value at a time, no libraries.
 
-``plain_rows`` is what ``lake/typed.py`` must agree with, however fast it is.
+``plain_rows`` is what ``lake/files/typed_columns.py`` must agree with, however fast it is.
 """
 
 from __future__ import annotations

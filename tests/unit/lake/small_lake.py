@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import strandline
-from strandline.env.objects import Objects
-from strandline.settings import LakeSettings, SegmentSettings, Settings
+from strandline.config.settings import LakeSettings, SegmentSettings, Settings
+from strandline.log.topic.topic import Topic
+from strandline.platform.objectstore.protocol import Objects
 from strandline.store import Store
-from strandline.topic.topic import Topic
 
 BATCH = 100
 

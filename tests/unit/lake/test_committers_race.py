@@ -7,11 +7,12 @@ import threading
 import pytest
 from pyroaring import BitMap64
 
-from strandline.env.clock import SystemClock
-from strandline.lake import codec, keys
-from strandline.lake.codec import Place
-from strandline.lake.ledger import Ledger
-from strandline.lake.manifest import Manifest
+from strandline.lake import object_keys
+from strandline.lake.manifest import manifest_codec
+from strandline.lake.manifest.manifest import Manifest
+from strandline.lake.manifest.manifest_codec import Place
+from strandline.lake.manifest.manifest_commit import Ledger
+from strandline.platform.clock import SystemClock
 from strandline.testing.sim_objects import SimObjects
 from tests.unit.lake.histories import (
     STORE_ID,
@@ -31,8 +32,9 @@ def _check(objects: SimObjects, files: int, deleted: int) -> None:
     """Each number is one committer's, each version is the one before and one change."""
     numbers = numbers_in(objects)
     headers = [
-        codec.header_of(
-            objects.get(keys.manifest_key(TOPIC_ID, number)), Place(STORE_ID, TOPIC_ID, number)
+        manifest_codec.header_of(
+            objects.get(object_keys.manifest_key(TOPIC_ID, number)),
+            Place(STORE_ID, TOPIC_ID, number),
         )
         for number in numbers
     ]

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from strandline.lake import entry
-from strandline.lake.entry import BOUND_SIZE_MAX, ColumnStats, LakeFile
+from strandline.lake.manifest import file_entry
+from strandline.lake.manifest.file_entry import BOUND_SIZE_MAX, ColumnStats, LakeFile
 from tests.unit.lake.cold_files import plain_rows, write
 
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
@@ -65,7 +65,7 @@ def test_a_value_too_long_for_statistics_leaves_its_column_open():
 def test_cut_bounds_of_text_still_hold_the_values(one, other):
     smallest, largest = min(one, other), max(one, other)
 
-    stats = entry.text_stats(smallest, largest, 0)
+    stats = file_entry.text_stats(smallest, largest, 0)
 
     assert stats.min <= smallest
     assert stats.max is None or stats.max >= largest
@@ -73,7 +73,7 @@ def test_cut_bounds_of_text_still_hold_the_values(one, other):
     assert len((stats.max or "").encode()) <= BOUND_SIZE_MAX + 3
     assert stats.min == smallest or len(smallest.encode()) > BOUND_SIZE_MAX
     assert stats.max == largest or len(largest.encode()) > BOUND_SIZE_MAX
-    assert msgspec.json.decode(entry.encode_stats({"tag": stats})) == {
+    assert msgspec.json.decode(file_entry.encode_stats({"tag": stats})) == {
         "tag": [*stats_fields(stats)]
     }
 
@@ -84,7 +84,7 @@ def test_cut_bounds_of_text_still_hold_the_values(one, other):
 def test_cut_bounds_of_bytes_still_hold_the_values(one, other):
     smallest, largest = min(one, other), max(one, other)
 
-    stats = entry.binary_stats(smallest, largest, 0)
+    stats = file_entry.binary_stats(smallest, largest, 0)
 
     low, high = bytes.fromhex(stats.min), None if stats.max is None else bytes.fromhex(stats.max)
     assert low <= smallest
@@ -96,9 +96,9 @@ def test_cut_bounds_of_bytes_still_hold_the_values(one, other):
 
 @pytest.mark.skipif(sys.implementation.name != "cpython", reason="counts bytes of CPython objects")
 def test_an_entry_takes_less_than_a_kilobyte_of_memory():
-    key = entry.binary_stats(b"k" * 4000, b"k" * 4000, 12345)
-    text = entry.text_stats("t" * 4000, "t" * 4000, 12345)
-    stats = entry.encode_stats({"key": key, "tag": text, "node": text})
+    key = file_entry.binary_stats(b"k" * 4000, b"k" * 4000, 12345)
+    text = file_entry.text_stats("t" * 4000, "t" * 4000, 12345)
+    stats = file_entry.encode_stats({"key": key, "tag": text, "node": text})
     template = write(plain_rows([1])).entry
     encoded = msgspec.json.encode(
         [

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.errors import Corrupt, NewerFormat
-from strandline.lake import writer as writing
-from strandline.lake.columns import SCHEMA
-from strandline.lake.reader import LakeFileReader
-from strandline.lake.writer import ZONE_SPAN, LakeFileWriter
+from strandline.lake.files import file_writer as writing
+from strandline.lake.files.file_reader import LakeFileReader
+from strandline.lake.files.file_writer import ZONE_SPAN, LakeFileWriter
+from strandline.lake.files.record_columns import SCHEMA
 from strandline.schema import Schema
 from tests.unit.lake.cold_files import (
     LABEL,

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
 
-from strandline.lake.columns import SCHEMA
+from strandline.lake.files.record_columns import SCHEMA
 from tests.unit.lake.cold_files import STORE_ID, TOPIC_ID, ColdFile, plain_rows, rows_of, write
 
 ROWS = [

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import strandline
-from strandline.lake.columns import SCHEMA
+from strandline.lake.files.record_columns import SCHEMA
 from strandline.store import Store
 from tests.unit.lake.small_lake import BATCH, open_small
 

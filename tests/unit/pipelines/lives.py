@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 
 import strandline
-from strandline.settings import LakeSettings, SegmentSettings, Settings, ViewSettings
+from strandline.config.settings import LakeSettings, SegmentSettings, Settings, ViewSettings
 from strandline.store import Store
 
 KINDS = ("kv", "queue", "series", "metrics")

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import strandline
-from strandline.env.disk import OsDisk
-from strandline.env.object_store import open_objects
-from strandline.inbox import delivery as letters
-from strandline.inbox import staging
-from strandline.inbox.delivery import Staged
-from strandline.pipelines.deliver import lake_of
-from tests.unit.inbox.deliveries import names_in, rows
+from strandline.ingest import delivery_codec as letters
+from strandline.ingest import staged_files
+from strandline.ingest.delivery_codec import Staged
+from strandline.pipelines.delivery_client import lake_of
+from strandline.platform.disk import OsDisk
+from strandline.platform.objectstore.cloud import open_objects
+from tests.unit.ingest.deliveries import names_in, rows
 from tests.unit.store.world import payloads
 
 PATIENCE_S = 60.0
@@ -58,7 +58,7 @@ def stage(path: str, *data: bytes, number: int = 1, part: int = 0, lake: str = "
     """One file of rows, as a task leaves it."""
     key = letters.staged_key("p", number, OsDisk().random_id().hex(), part)
     with contextlib.closing(open_objects(lake_of(path, lake))) as objects:
-        (staged,) = staging.stage(objects, lambda _: key, [rows(*data)])
+        (staged,) = staged_files.stage(objects, lambda _: key, [rows(*data)])
     return staged
 
 

@@ -8,17 +8,17 @@ from typing import Any
 import msgspec
 
 import strandline
-from strandline.env.disk import OsDisk
-from strandline.pipeline_config import Declared
+from strandline.api.pipelines import Run
+from strandline.assembly import RUNS_TOPIC
+from strandline.config.pipeline_config import Declared
+from strandline.config.settings import PipelineSettings
 from strandline.pipelines.schedule.history import runs_in
-from strandline.pipelines.schedule.ledger import Ledger
 from strandline.pipelines.schedule.registry import Arguments, Done, Pipeline, Work
-from strandline.pipelines.schedule.running import Here
-from strandline.pipelines.schedule.schedule import Schedule
-from strandline.settings import PipelineSettings
+from strandline.pipelines.schedule.run_state import Ledger
+from strandline.pipelines.schedule.runner import Here
+from strandline.pipelines.schedule.scheduler import Schedule
+from strandline.platform.disk import OsDisk
 from strandline.testing.sim_clock import SimClock
-from strandline.wire.pipelines import Run
-from strandline.wiring import RUNS_TOPIC
 
 HOUR = 3600.0
 MIDNIGHT_US = 1_700_006_400_000_000

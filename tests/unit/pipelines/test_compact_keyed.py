@@ -7,10 +7,10 @@ import shutil
 import pytest
 
 import strandline
+from strandline.config.settings import LakeSettings, SegmentSettings, Settings
 from strandline.errors import Invalid, UnknownTopic
-from strandline.lake import outside
+from strandline.lake import external_reader
 from strandline.pipelines import compact_keyed, rebuild
-from strandline.settings import LakeSettings, SegmentSettings, Settings
 from tests.unit.pipelines.lives import open_lively
 from tests.unit.pipelines.owners import owner
 
@@ -37,7 +37,7 @@ def make(path: str, *, history: int = 2, grace_ms: int = 86_400_000) -> str:
 
 
 def rows(path: str) -> list[tuple[int, bytes]]:
-    table = outside.dataset(f"{path}/lake", "k").to_table()
+    table = external_reader.dataset(f"{path}/lake", "k").to_table()
     return sorted(zip(table["seq"].to_pylist(), table["key"].to_pylist(), strict=True))
 
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import strandline
-from strandline.lake import outside
+from strandline.lake import external_reader
 from strandline.pipelines import Embedded, compact, scrub
 from strandline.store import Store
 from strandline.views.table.condition import Compare
@@ -50,7 +50,7 @@ def answers(store: Store) -> list[object]:
 
 
 def files_of(store: Store) -> list[str]:
-    return [file.url for file in outside.files(f"{store.path}/lake", "pay:table").files]
+    return [file.url for file in external_reader.files(f"{store.path}/lake", "pay:table").files]
 
 
 def path_of(url: str) -> Path:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from strandline.pipelines import compact
-from tests.unit.topic.cold_world import ColdWorld
-from tests.unit.topic.typed_world import (
+from tests.unit.log.topic.cold_world import ColdWorld
+from tests.unit.log.topic.typed_world import (
     NUMBERS,
     fill,
     manifest_of,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from strandline.errors import Invalid
-from strandline.pipelines.schedule.due import (
+from strandline.pipelines.schedule.cron import (
     MISSED_MAX,
     At,
     Every,

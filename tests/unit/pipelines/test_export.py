@@ -15,7 +15,7 @@ import pytest
 import strandline
 from strandline.errors import Conflict, Invalid, UnknownTopic
 from strandline.pipelines import export
-from strandline.pipelines.positions import position
+from strandline.pipelines.splits.snapshot_position import position
 from tests.unit.lake.small_lake import BATCH, fill, open_small
 from tests.unit.pipelines.transfers import Died, Dying, write
 

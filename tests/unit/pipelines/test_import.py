@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import strandline
+from strandline.config.settings import LimitSettings, Settings
 from strandline.errors import Invalid, TooLarge, UnknownTopic
-from strandline.inbox import staging
+from strandline.ingest import staged_files
 from strandline.pipelines import Fields, import_files
-from strandline.settings import LimitSettings, Settings
 from tests.unit.pipelines.transfers import Died, Dying, datas, make_store, records, staged, write
 
 
@@ -286,8 +286,8 @@ def test_a_part_with_many_rows_is_several_files_of_one_delivery(
 ):
     make_store(data_dir)
     path = write(tmp_path, "a.jsonl", lines(0, 10))
-    monkeypatch.setattr(staging, "CHUNK_ROWS", 2)
-    monkeypatch.setattr(staging, "FILE_BYTES", 1)
+    monkeypatch.setattr(staged_files, "CHUNK_ROWS", 2)
+    monkeypatch.setattr(staged_files, "FILE_BYTES", 1)
 
     summary = import_files(data_dir, "t", path)
 

@@ -13,7 +13,7 @@ import pytest
 
 from strandline.errors import Invalid
 from strandline.pipelines import Fields, import_files
-from strandline.pipelines.encoding import json_rows, json_values
+from strandline.pipelines.transfer.json_rows import json_rows, json_values
 from tests.unit.pipelines.transfers import datas, make_store, records, staged, write
 
 FORMS = [

@@ -15,7 +15,7 @@ from strandline.errors import Conflict, NotFound, Unavailable
 from strandline.pipelines import Embedded, materialize
 from strandline.store import Store
 from tests.unit.pipelines.owners import delivered_in, owner, staged_in
-from tests.unit.query.remember.world import alike
+from tests.unit.query.materialized.world import alike
 
 FIGURES = "QUERY pay COUNT, TOTAL n, AVG n, COUNT UNIQUE user, MIN user, MAX n BY cur"
 ROWS = "QUERY pay WHERE n > 3 RETURN [n, user]"
@@ -162,7 +162,7 @@ class Overtaken(Embedded):
 
     def answering(self, progress: object) -> Any:
         del progress
-        from strandline.query.execute import run
+        from strandline.query.execute.executor import run
 
         def answer(bound: Any, snapshots: Any) -> Any:
             if self._times:

@@ -8,9 +8,15 @@ from pathlib import Path
 import pytest
 
 from strandline.errors import Corrupt
-from strandline.pipelines import Embedded, cuts, rebuild
+from strandline.pipelines import Embedded, rebuild
+from strandline.pipelines.splits import split_planner
 from tests.unit.pipelines.lives import host, live, open_lively
-from tests.unit.pipelines.test_rebuild import SMALL, digest, left_in_the_lake, make
+from tests.unit.pipelines.view_rebuild.test_rebuild_view import (
+    SMALL,
+    digest,
+    left_in_the_lake,
+    make,
+)
 
 
 class Ended(BaseException):
@@ -85,7 +91,7 @@ def test_a_rebuild_that_was_killed_goes_on_where_it_was(data_dir, kind, replace)
 def test_what_is_new_since_a_rebuild_was_killed_is_read_and_the_rest_is_not(
     data_dir, kind, monkeypatch
 ):
-    monkeypatch.setattr(cuts, "TASK_ROWS", 150)  # of files: one task each
+    monkeypatch.setattr(split_planner, "TASK_ROWS", 150)  # of files: one task each
     make(data_dir, kind)
     with open_lively(data_dir) as store:  # what a view lets go of when it is saved has left by then
         host(store, kind)

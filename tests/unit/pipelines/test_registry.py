@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import strandline
+from strandline.log.progress import silent
 from strandline.pipelines.engine import Embedded
 from strandline.pipelines.schedule.registry import PIPELINES, Done, Work, arguments_of
-from strandline.topic.progress import silent
 from tests.unit.pipelines.owners import owner
 
 

@@ -10,7 +10,7 @@ import pytest
 import strandline
 from strandline.errors import NotFound
 from strandline.pipelines import Embedded, rebuild, rollup
-from strandline.views.metrics import upkeep
+from strandline.views.metrics import rule_runner
 from tests.unit.pipelines.lives import host, open_lively
 from tests.unit.pipelines.owners import owner
 
@@ -21,7 +21,7 @@ POINTS = 600
 @pytest.fixture(autouse=True)
 def few_windows_at_once(monkeypatch):
     """So that there are several tasks."""
-    monkeypatch.setattr(upkeep, "WINDOWS_AT_ONCE", 5)
+    monkeypatch.setattr(rule_runner, "WINDOWS_AT_ONCE", 5)
 
 
 def make(path: str, name: str = "metrics") -> None:

@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 
 import strandline
-from strandline.env.disk import OsDisk
+from strandline.assembly import RUNS_KEPT, RUNS_TOPIC
+from strandline.config.pipeline_config import Declared
+from strandline.config.settings import PipelineSettings
 from strandline.errors import Corrupt, Invalid
-from strandline.pipeline_config import Declared
 from strandline.pipelines.schedule.history import runs_in
-from strandline.pipelines.schedule.ledger import write_outcome
 from strandline.pipelines.schedule.registry import Done
-from strandline.pipelines.schedule.schedule import (
+from strandline.pipelines.schedule.run_state import write_outcome
+from strandline.pipelines.schedule.scheduler import (
     ATTEMPTS_MAX,
     PipelineBusy,
     Schedule,
     UnknownPipeline,
 )
-from strandline.settings import PipelineSettings
-from strandline.wiring import RUNS_KEPT, RUNS_TOPIC
+from strandline.platform.disk import OsDisk
 from tests.unit.pipelines.scheduling import HOUR, MIDNIGHT_US, World
 
 HOURLY = Declared(name="hourly", pipeline="say", arguments={"text": "tea"}, every="1h")

@@ -7,7 +7,7 @@ import pytest
 from strandline.backup.backups import Backups
 from strandline.pipelines import Embedded, compact, scrub
 from tests.unit.lake.small_lake import fill, open_small
-from tests.unit.topic.cold_world import ColdWorld, seqs_of
+from tests.unit.log.topic.cold_world import ColdWorld, seqs_of
 
 
 def _swept(world: ColdWorld) -> None:

@@ -6,14 +6,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from strandline.query.arrow_snapshot import ArrowSnapshot, columns_of
-from strandline.query.binding import bind
-from strandline.query.bound import Bound
-from strandline.query.engine import Engine
-from strandline.query.execute import run
-from strandline.query.parsing import parse
-from strandline.query.periods import PLAIN, Calendar
-from strandline.query.result import Result
+from strandline.query.execute.arrow_snapshot import ArrowSnapshot, columns_of
+from strandline.query.execute.duckdb_engine import Engine
+from strandline.query.execute.executor import run
+from strandline.query.execute.result import Result
+from strandline.query.language.binding import bind
+from strandline.query.language.bound_ast import Bound
+from strandline.query.language.parser import parse
+from strandline.query.language.periods import PLAIN, Calendar
 from strandline.schema import Schema, checked_fields
 
 BEGIN_US = 1_767_225_600_000_000

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import strandline
-from strandline.lake.columns import SCHEMA
-from strandline.lake.outside import dataset
-from strandline.query.commands import Define, Query
-from strandline.query.parsing import parse
-from strandline.query.problems import Mistake
+from strandline.lake.external_reader import dataset
+from strandline.lake.files.record_columns import SCHEMA
+from strandline.query.language.ast import Define, Query
+from strandline.query.language.errors import Mistake
+from strandline.query.language.parser import parse
 from strandline.store import Store
 from tests.unit.lake.small_lake import BATCH, open_small
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.query.parsing import parse
+from strandline.query.language.parser import parse
 
 
 def test_a_question_that_comes_again_is_known():

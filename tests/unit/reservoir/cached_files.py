@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from strandline.env.disk import Disk
-from strandline.env.objects import Objects
-from strandline.reservoir import codec, keys
+from strandline.platform.disk import Disk
+from strandline.platform.objectstore.protocol import Objects
+from strandline.reservoir import object_keys
 from strandline.reservoir.cache.cache import Cache
-from strandline.reservoir.files import FileRef
-from strandline.reservoir.pages import Place
+from strandline.reservoir.data_files import data_file_codec
+from strandline.reservoir.data_files.data_file_table import FileRef
+from strandline.reservoir.data_files.page_table import Place
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
 
@@ -28,7 +29,7 @@ class StoredFile:
     def page(self, number: int) -> tuple[int, Place, FileRef]:
         """What a page reader asks for."""
         page_id = self.ref.file_id % 1000 * 1000 + number
-        checksum = codec.page_checksum(self.content(number), page_id, self.ref.file_id)
+        checksum = data_file_codec.page_checksum(self.content(number), page_id, self.ref.file_id)
         return page_id, Place(self.ref.file_id, number * PAGE_SIZE, PAGE_SIZE, checksum), self.ref
 
     def content(self, number: int) -> bytes:
@@ -36,7 +37,7 @@ class StoredFile:
 
     @property
     def key(self) -> str:
-        return keys.file_key(self.ref.file_id)
+        return object_keys.file_key(self.ref.file_id)
 
     @property
     def path(self) -> str:
@@ -47,7 +48,7 @@ class StoredFile:
 def made(file_id: int, pages: int = 10) -> StoredFile:
     """A file that is nowhere yet."""
     data = b"".join(b"%049d %049d\n" % (file_id, number) for number in range(pages))
-    return StoredFile(FileRef(file_id, len(data), codec.crc64(data)), data)
+    return StoredFile(FileRef(file_id, len(data), data_file_codec.crc64(data)), data)
 
 
 def stored(objects: Objects, file_id: int, pages: int = 10) -> StoredFile:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from strandline.env.disk import Buffer
 from strandline.errors import Unavailable
+from strandline.platform.disk import Buffer
 
 
 class MemoryPages:

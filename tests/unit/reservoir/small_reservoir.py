@@ -6,9 +6,9 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from strandline.reservoir import keys
+from strandline.config.settings import ReservoirSettings
+from strandline.reservoir import object_keys
 from strandline.reservoir.reservoir import Reservoir
-from strandline.settings import ReservoirSettings
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
@@ -42,11 +42,15 @@ class World:
         )
 
     def data_keys(self) -> set[str]:
-        return {key for key in self.objects.snapshot() if key.startswith(keys.DATA)}
+        return {key for key in self.objects.snapshot() if key.startswith(object_keys.DATA)}
 
     def versions(self) -> list[int]:
         """Checkpoints that are there."""
-        return [found for key in sorted(self.objects.snapshot()) if (found := keys.version_of(key))]
+        return [
+            found
+            for key in sorted(self.objects.snapshot())
+            if (found := object_keys.version_of(key))
+        ]
 
 
 def commit(reservoir: Reservoir, pages: Mapping[int, bytes | None]) -> None:

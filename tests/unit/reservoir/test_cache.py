@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.env.disk import OsDisk
 from strandline.errors import Closed, Locked, NotFound, Unavailable, Unreachable
+from strandline.platform.disk import OsDisk
 from strandline.reservoir.cache.cache import Cache
 from strandline.reservoir.cache.downloads import RangeFile
 from strandline.testing.sim_disk import SimDisk

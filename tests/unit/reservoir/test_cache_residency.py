@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from strandline.env.direct_file import DIRECT_BLOCK, OsDirectFile
-from strandline.env.disk import OsDisk
+from strandline.platform.direct_file import DIRECT_BLOCK, OsDirectFile
+from strandline.platform.disk import OsDisk
 from strandline.reservoir.cache.cache import Cache
 from strandline.reservoir.compaction import fetch
-from strandline.reservoir.reading import PageReader
+from strandline.reservoir.page_reader import PageReader
 from strandline.testing.sim_objects import SimObjects
 from tests.unit.reservoir.cached_files import StoredFile, made, stored
 

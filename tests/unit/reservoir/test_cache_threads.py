@@ -12,11 +12,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from strandline.env.disk import OsDisk
 from strandline.errors import Closed, Unreachable
+from strandline.platform.disk import OsDisk
 from strandline.reservoir.cache.cache import Cache
-from strandline.reservoir.cache.flights import Flights
-from strandline.reservoir.reading import PageReader
+from strandline.reservoir.cache.single_flight import Flights
+from strandline.reservoir.page_reader import PageReader
 from strandline.testing.sim_objects import SimObjects
 from tests.unit.reservoir.cached_files import DEADLINE_S, PAGE_SIZE, World, damage, stored
 

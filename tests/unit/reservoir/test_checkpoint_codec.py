@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.errors import Corrupt, NewerFormat
-from strandline.reservoir import checkpoint as checkpoints
-from strandline.reservoir.checkpoint import Checkpoint, Footer
-from strandline.reservoir.codec import PAGE_ID_MAX, crc64
-from strandline.reservoir.files import FILE_ROW, GARBAGE_ROW
-from strandline.reservoir.pages import ROW
+from strandline.reservoir import checkpoint_codec as checkpoints
+from strandline.reservoir.checkpoint_codec import Checkpoint, Footer
+from strandline.reservoir.data_files.data_file_codec import PAGE_ID_MAX, crc64
+from strandline.reservoir.data_files.data_file_table import FILE_ROW, GARBAGE_ROW
+from strandline.reservoir.data_files.page_table import ROW
 from tests.unit.reservoir.cached_files import flipped
 
 U64 = st.integers(0, (1 << 64) - 1)

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 
-from strandline.reservoir import keys, recovery
+from strandline.reservoir import object_keys, recovery
 from tests.unit.reservoir.small_reservoir import DEADLINE_S, FULL, World, commit, gated, pages_of
 
 MOMENT_S = 0.2
@@ -140,7 +140,7 @@ def test_few_pages_become_part_of_the_checkpoint_itself(world):
 
         version = reservoir.checkpoint()
 
-        assert reservoir.place(1).file_id == keys.bundle_id(version)
+        assert reservoir.place(1).file_id == object_keys.bundle_id(version)
         assert world.data_keys() == set()
 
 
@@ -150,7 +150,7 @@ def test_pages_beside_a_full_file_become_a_data_file(world):
 
         reservoir.checkpoint()
 
-        assert not keys.is_bundle(reservoir.place(2).file_id)
+        assert not object_keys.is_bundle(reservoir.place(2).file_id)
         assert len(world.data_keys()) == 2
     assert pages_of(world.open()) == {1: FULL, 2: b"two"}
 

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from strandline.reservoir import keys
+from strandline.reservoir import object_keys
 from tests.unit.reservoir.small_reservoir import FULL, World, commit, pages_of
 
 MANY = range(1, 201)
@@ -67,7 +67,7 @@ def test_a_file_without_a_live_page_is_deleted_unread():
     with world.open() as reservoir:
         commit(reservoir, {1: FULL, 2: b"two"})
         reservoir.checkpoint()
-        key = keys.file_key(reservoir.place(1).file_id)
+        key = object_keys.file_key(reservoir.place(1).file_id)
         commit(reservoir, {1: None})
         read = []
         world.objects.on_call = lambda operation, key: read.append((operation, key))

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.reservoir import compaction, keys
+from strandline.reservoir import compaction, object_keys
 from strandline.reservoir.compaction import LEFT_OVER_MAX
-from strandline.reservoir.files import INDEX_BYTES, FileEntry, FileRef
+from strandline.reservoir.data_files.data_file_table import INDEX_BYTES, FileEntry, FileRef
 
 FULL = 1000
 SHARE = 0.33
@@ -80,12 +80,12 @@ def test_nothing_is_picked_from_nothing():
 @pytest.mark.parametrize(
     ("file_id", "added_at", "is_movable"),
     [
-        (keys.data_file_id(1, 0), 9, True),
-        (keys.data_file_id(1, 0), 10, False),
-        (keys.data_file_id(1, 0), 11, False),
-        (keys.bundle_id(4), 4, True),
-        (keys.bundle_id(5), 5, False),
-        (keys.bundle_id(6), 6, False),
+        (object_keys.data_file_id(1, 0), 9, True),
+        (object_keys.data_file_id(1, 0), 10, False),
+        (object_keys.data_file_id(1, 0), 11, False),
+        (object_keys.bundle_id(4), 4, True),
+        (object_keys.bundle_id(5), 5, False),
+        (object_keys.bundle_id(6), 6, False),
     ],
 )
 def test_files_of_this_checkpoint_and_bundles_without_a_later_snapshot_stay(

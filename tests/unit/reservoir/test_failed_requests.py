@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import Denied, Invalid, Unreachable
-from strandline.reservoir import keys
-from strandline.reservoir.checkpoint import META_BYTES_MAX
+from strandline.reservoir import object_keys
+from strandline.reservoir.checkpoint_codec import META_BYTES_MAX
 from tests.unit.reservoir.small_reservoir import FULL, World, commit, pages_of
 
 LOST = ("before", "after")
@@ -21,7 +21,11 @@ def world() -> World:
 @pytest.mark.parametrize("how", LOST)
 @pytest.mark.parametrize(
     ("folder", "data"),
-    [(keys.DATA, FULL), (keys.CHECKPOINTS, b"small"), (keys.CHECKPOINTS, FULL)],
+    [
+        (object_keys.DATA, FULL),
+        (object_keys.CHECKPOINTS, b"small"),
+        (object_keys.CHECKPOINTS, FULL),
+    ],
 )
 def test_a_checkpoint_that_failed_is_made_up_for_by_the_next(world, folder, data, how):
     reservoir = world.open()
@@ -58,7 +62,7 @@ def test_a_checkpoint_that_waits_for_its_object_is_created_again_with_the_same_b
     reservoir = world.open()
     bodies = {}
     commit(reservoir, {1: b"one"})
-    world.objects.fail("create", how=how, key_contains=keys.CHECKPOINTS)
+    world.objects.fail("create", how=how, key_contains=object_keys.CHECKPOINTS)
     with pytest.raises(Unreachable):
         reservoir.checkpoint(b"first")
     bodies.update(world.objects.snapshot())
@@ -75,7 +79,7 @@ def test_a_checkpoint_that_waits_for_its_object_is_created_again_with_the_same_b
 def test_a_version_is_told_only_when_its_object_is_there(world):
     reservoir = world.open()
     commit(reservoir, {1: b"one"})
-    world.objects.fail("create", key_contains=keys.CHECKPOINTS)
+    world.objects.fail("create", key_contains=object_keys.CHECKPOINTS)
 
     with pytest.raises(Unreachable):
         reservoir.checkpoint(b"first")
@@ -86,7 +90,7 @@ def test_a_version_is_told_only_when_its_object_is_there(world):
 def test_pages_for_a_bundle_wait_while_the_file_of_another_session_cannot_be_stored(world):
     reservoir = world.open()
     commit(reservoir, {1: b"one"})
-    world.objects.fail("create", once=False, key_contains=keys.DATA)
+    world.objects.fail("create", once=False, key_contains=object_keys.DATA)
     other = reservoir.session()
     other.write(9, FULL)
     with pytest.raises(Unreachable):
@@ -172,7 +176,7 @@ def test_a_commit_that_could_not_send_shows_nothing_and_can_be_repeated():
     reservoir = world.open()
     commit(reservoir, {1: b"o" * 600})
     commit(reservoir, {2: b"t" * 600})
-    world.objects.fail("create", once=False, key_contains=keys.DATA)
+    world.objects.fail("create", once=False, key_contains=object_keys.DATA)
     session = reservoir.session()
     session.write(7, FULL)
     session.write(1, b"one again")

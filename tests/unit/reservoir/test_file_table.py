@@ -5,7 +5,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from strandline.reservoir.files import INDEX_BYTES, FileEntry, FileRef, FileTable
+from strandline.reservoir.data_files.data_file_table import (
+    INDEX_BYTES,
+    FileEntry,
+    FileRef,
+    FileTable,
+)
 
 
 def entry(file_id: int, pages: int = 3, size: int = 300) -> FileEntry:

@@ -16,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.errors import Corrupt, NewerFormat
-from strandline.reservoir.map import branch, leaf
-from strandline.reservoir.map import root as map_root
-from strandline.reservoir.map.branch import Branch
-from strandline.reservoir.map.large import (
+from strandline.reservoir.btree import branch, leaf
+from strandline.reservoir.btree import root as map_root
+from strandline.reservoir.btree.branch import Branch
+from strandline.reservoir.btree.leaf import Leaf
+from strandline.reservoir.btree.overflow import (
     PIECE_BYTES,
     Large,
     Piece,
@@ -27,8 +28,7 @@ from strandline.reservoir.map.large import (
     encode_piece,
     piece_count,
 )
-from strandline.reservoir.map.leaf import Leaf
-from strandline.reservoir.map.root import Root
+from strandline.reservoir.btree.root import Root
 
 WHERE = "page 5 of the map in space 0"
 pack = msgspec.msgpack.encode

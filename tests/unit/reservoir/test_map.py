@@ -7,7 +7,7 @@ import random
 import pytest
 
 from strandline.errors import Invalid, TooLarge
-from strandline.reservoir.map.map import PagedMap
+from strandline.reservoir.btree.btree_map import PagedMap
 from tests.unit.reservoir.map_pages import MemoryPages
 
 LARGE = bytes(range(256)) * 12_345  # three pieces

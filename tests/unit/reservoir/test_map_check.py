@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from strandline.errors import Corrupt, NewerFormat
-from strandline.reservoir.map import branch, leaf
-from strandline.reservoir.map import root as map_root
-from strandline.reservoir.map.branch import Branch
-from strandline.reservoir.map.leaf import Leaf
-from strandline.reservoir.map.map import PagedMap
-from strandline.reservoir.map.root import Root
+from strandline.reservoir.btree import branch, leaf
+from strandline.reservoir.btree import root as map_root
+from strandline.reservoir.btree.branch import Branch
+from strandline.reservoir.btree.btree_map import PagedMap
+from strandline.reservoir.btree.leaf import Leaf
+from strandline.reservoir.btree.root import Root
 from tests.unit.reservoir.map_pages import MemoryPages
 
 SPACE = 3

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pytest
 
+from strandline.config.settings import ReservoirSettings
 from strandline.errors import StrandlineError
-from strandline.reservoir.map.map import PagedMap
-from strandline.reservoir.map.spill import Spill
+from strandline.reservoir.btree.btree_map import PagedMap
+from strandline.reservoir.btree.spill import Spill
 from strandline.reservoir.reservoir import Reservoir
-from strandline.settings import ReservoirSettings
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
 

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from strandline.reservoir.map.map import PagedMap
+from strandline.reservoir.btree.btree_map import PagedMap
 from tests.unit.reservoir.map_pages import MemoryPages
 
 

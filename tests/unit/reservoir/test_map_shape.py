@@ -7,8 +7,8 @@ import tracemalloc
 
 import pytest
 
-from strandline.reservoir.map.cuts import even, full, full_backwards, separator
-from strandline.reservoir.map.map import PagedMap
+from strandline.reservoir.btree.btree_map import PagedMap
+from strandline.reservoir.btree.split_points import even, full, full_backwards, separator
 from tests.unit.reservoir.map_pages import MemoryPages
 
 COUNT = 5_000

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from strandline.errors import Corrupt, StrandlineError, Unavailable
-from strandline.reservoir.map.map import PagedMap
-from strandline.reservoir.map.spill import UNIT_BYTES, Spill
+from strandline.reservoir.btree.btree_map import PagedMap
+from strandline.reservoir.btree.spill import UNIT_BYTES, Spill
 from strandline.testing.sim_disk import SimDisk
 from tests.unit.reservoir.map_pages import MemoryPages
 

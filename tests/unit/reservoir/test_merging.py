@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from strandline.env.disk import OsDisk
-from strandline.env.folder import FolderObjects
+from strandline.config.settings import ReservoirSettings
+from strandline.platform.disk import OsDisk
+from strandline.platform.objectstore.local import FolderObjects
 from strandline.reservoir.reservoir import Reservoir
-from strandline.settings import ReservoirSettings
 from tests.unit.reservoir.small_reservoir import World, commit, pages_of
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from strandline.reservoir import pages as tables
-from strandline.reservoir.pages import ROW, PageTable
+from strandline.reservoir.data_files import page_table as tables
+from strandline.reservoir.data_files.page_table import ROW, PageTable
 
 IDS = st.integers(1, 30) | st.sampled_from([(1 << 62) + 1, (1 << 63) - 1])
 PLACES = st.tuples(

@@ -6,9 +6,10 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import Closed, Conflict, Invalid, NotFound, TooLarge
-from strandline.reservoir import keys, packing
+from strandline.reservoir import object_keys
 from strandline.reservoir import session as sessions
-from strandline.reservoir.codec import PAGE_ID_MAX
+from strandline.reservoir.data_files import page_compression
+from strandline.reservoir.data_files.data_file_codec import PAGE_ID_MAX
 from tests.unit.reservoir.small_reservoir import FULL, World, commit, pages_of
 
 NO_IDS = [0, -1, PAGE_ID_MAX + 1, 1 << 64, "1", 1.0, None, True, b"1"]
@@ -81,7 +82,7 @@ def test_a_page_is_as_it_was_when_it_was_written(world, data):
 
 
 def test_a_page_that_is_too_large_is_refused_and_stays_free(world, monkeypatch):
-    for module in (packing, sessions):
+    for module in (page_compression, sessions):
         monkeypatch.setattr(module, "PAGE_BYTES_MAX", 10)
     with world.open() as reservoir:
         session = reservoir.session()
@@ -112,7 +113,7 @@ def test_write_many_wants_a_page_for_each_id(world):
 def test_pages_of_a_write_many_that_failed_half_way_are_free_after_the_rollback():
     world = World(uploads_waiting_max=1)
     with world.open() as reservoir:
-        world.objects.fail("create", once=False, how="denied", key_contains=keys.DATA)
+        world.objects.fail("create", once=False, how="denied", key_contains=object_keys.DATA)
         session = reservoir.session()
         with pytest.raises(Exception, match="not allowed"):
             session.write_many(list(range(1, 5000)), [FULL] * 4999)

@@ -9,7 +9,7 @@ import pytest
 
 import strandline
 from strandline.errors import Corrupt, Invalid, Locked, Unavailable
-from strandline.reservoir.map.spill import UNIT_BYTES, Spill
+from strandline.reservoir.btree.spill import UNIT_BYTES, Spill
 from strandline.testing.sim_disk import SimDisk
 
 FOLDER = "/scratch/spill"

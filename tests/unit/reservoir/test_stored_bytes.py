@@ -8,9 +8,9 @@ import random
 import pytest
 
 from strandline.errors import Unreachable
-from strandline.reservoir import keys
-from strandline.reservoir.map.map import PagedMap
-from strandline.reservoir.map.spill import Spill
+from strandline.reservoir import object_keys
+from strandline.reservoir.btree.btree_map import PagedMap
+from strandline.reservoir.btree.spill import Spill
 from strandline.testing.sim_disk import SimDisk
 from tests.unit.reservoir.small_reservoir import FULL, World, commit, pages_of
 
@@ -86,7 +86,9 @@ def test_pages_written_again_before_a_checkpoint_are_not_stored_twice(seed):
             placed = [reservoir.place(page_id) for page_id in model]
             for key in new:  # what this checkpoint stored and lists is mostly alive
                 size = len(world.objects.snapshot()[key].data)
-                alive = sum(place.size for place in placed if keys.file_key(place.file_id) == key)
+                alive = sum(
+                    place.size for place in placed if object_keys.file_key(place.file_id) == key
+                )
                 assert alive > 0
                 assert size <= STORED_MAX * alive + 64 + 12 * 50
 
@@ -115,7 +117,7 @@ def test_a_checkpoint_that_fails_after_a_rewrite_can_be_repeated():
         for number in range(3):
             commit(reservoir, dict.fromkeys(range(1, 9), FULL[:250] + b"%d" % number))
             commit(reservoir, dict.fromkeys(range(1, 9, 2), FULL[:250] + b"new"))
-        world.objects.fail("create", how="before", key_contains=keys.CHECKPOINTS)
+        world.objects.fail("create", how="before", key_contains=object_keys.CHECKPOINTS)
         with pytest.raises(Unreachable):
             reservoir.checkpoint()
         expected = pages_of(reservoir)

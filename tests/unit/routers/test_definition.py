@@ -7,8 +7,8 @@ import itertools
 import pytest
 
 from strandline.errors import Invalid, RouterCycle, RouterFanIn, UnknownTopic
-from strandline.routers.cycles import find_cycle
 from strandline.routers.definition import Router, define
+from strandline.routers.router_graph import find_cycle
 from tests.unit.routers.world import RouterWorld
 
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strandline.config.settings import LimitSettings
 from strandline.errors import Conflict
 from strandline.routers.definition import Router
 from strandline.routers.fan_out import FanOut, describe_excess, excess_of
 from strandline.routers.filters import parse
-from strandline.settings import LimitSettings
 from tests.unit.routers.world import SETTINGS, RouterWorld
 
 TAGS = ("eu", "us", "asia")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import Invalid
+from strandline.log.read.page import Columns
 from strandline.routers.filters import Filter, parse
-from strandline.topic.page import Columns
 
 RECORDS = Columns(
     seqs=[1, 2, 3, 4],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import strandline
-from strandline.routers.lane import BATCH_RECORDS
+from strandline.routers.forwarder import BATCH_RECORDS
 from strandline.routers.routers import DEFERRED_S
 from tests.unit.routers.world import RouterWorld
 

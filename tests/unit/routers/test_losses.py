@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.testing.choices import Oldest
-from strandline.topic.losing import report_loss
+from strandline.log.topic.gap_marker import report_loss
+from strandline.testing.crash_choices import Oldest
 from tests.unit.routers.world import RouterWorld
 
 GUARANTEES = ["at_least_once", "exactly_once"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import Invalid
-from strandline.routers import ledger
+from strandline.routers import router_store
 from tests.unit.routers.world import RouterWorld
 
 
@@ -83,14 +83,14 @@ def test_a_router_that_is_made_again_under_its_name_is_another():
 
 
 def test_the_ledger_does_not_grow_for_ever(monkeypatch):
-    monkeypatch.setattr(ledger, "_OLD_NEWS_MIN", 10)
+    monkeypatch.setattr(router_store, "_OLD_NEWS_MIN", 10)
     world = _world("at_least_once")
     for _ in range(100):
         world.store.topic("a").append(b"1", tag="x")
         world.clock.advance(2)
         world.forward()
 
-    kept = world.store.existing_topic(ledger.TOPIC).statistics().count
+    kept = world.store.existing_topic(router_store.TOPIC).statistics().count
     world.reopen()
 
     assert kept < 40

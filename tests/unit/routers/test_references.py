@@ -13,13 +13,13 @@ from pyroaring import BitMap64
 
 import strandline
 from strandline.backup.backups import Backups
-from strandline.settings import SegmentSettings
+from strandline.config.settings import SegmentSettings
+from strandline.log.append.append import place
+from strandline.log.append.batch import of_many
+from strandline.log.repair.verify import verify_store
+from strandline.log.state.reference_copies import Origin, Outdated
 from strandline.store import Store
-from strandline.testing.choices import Oldest
-from strandline.topic.append import place
-from strandline.topic.batch import of_many
-from strandline.topic.copying import Origin, Outdated
-from strandline.topic.verify import verify_store
+from strandline.testing.crash_choices import Oldest
 from tests.unit.routers.world import SETTINGS, RouterWorld
 
 DATA = [b"%03d" % number for number in range(20)]

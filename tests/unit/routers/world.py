@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import strandline
-from strandline.settings import Settings, SpaceSettings, WalSettings
+from strandline.config.settings import Settings, SpaceSettings, WalSettings
 from strandline.store import Store
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from strandline.errors import Corrupt
+from strandline.log.topic.topic import Topic
 from strandline.security import audit
 from strandline.security.audit import TOPIC, Audit, Entry, encoded, sealed, verify
-from strandline.topic.topic import Topic
 from tests.unit.store.world import World, read_all
 
 ENTRIES = 6

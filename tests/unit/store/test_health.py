@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import pytest
 
+from strandline.config.settings import SegmentSettings, SpaceSettings
 from strandline.errors import DiskFull, Poisoned
-from strandline.settings import SegmentSettings, SpaceSettings
 from strandline.testing.allocations import Allocations
 from tests.unit.store.world import World, payloads
 
@@ -101,7 +101,7 @@ def test_a_job_that_meets_a_bug_turns_it_red(monkeypatch):
     def bug(*_: object) -> bool:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("strandline.topic.retention.enforce", bug)
+    monkeypatch.setattr("strandline.log.retention.retention.enforce", bug)
 
     def red() -> bool:
         world.clock.advance(1)

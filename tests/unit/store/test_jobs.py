@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from strandline.errors import Poisoned, Unavailable
-from strandline.jobs import Job
+from strandline.platform.background_jobs import Job
 from strandline.testing.sim_clock import SimClock
 
 if sys.version_info >= (3, 14):

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import strandline
-from strandline.settings import Settings, SpaceSettings, WalSettings
+from strandline.config.settings import Settings, SpaceSettings, WalSettings
+from strandline.log.wal.log_files import first_lsn_of
 from strandline.store import Store
 from strandline.testing.sim_disk import SimDisk
-from strandline.wal.files import first_lsn_of
 
 KIB = 1024
 TINY_FILES = Settings(

@@ -12,6 +12,7 @@ import pytest
 from xxhash import xxh3_64_hexdigest
 
 import strandline
+from strandline.config.settings import Settings, WalSettings
 from strandline.errors import (
     Closed,
     Invalid,
@@ -21,7 +22,6 @@ from strandline.errors import (
     StrandlineError,
     Unavailable,
 )
-from strandline.settings import Settings, WalSettings
 from strandline.testing.sim_disk import SimDisk
 from tests.unit.store.world import PATH, World, payloads
 

@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from strandline.config.settings import SegmentSettings, WalSettings
 from strandline.errors import Closed, Invalid, UnknownTopic
-from strandline.settings import SegmentSettings, WalSettings
 from strandline.store import Store
 from tests.unit.store.world import World, payloads, read_all
 

@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
+from strandline.config.settings import LakeSettings, SegmentSettings, WalSettings
 from strandline.errors import Corrupt, Poisoned
-from strandline.settings import LakeSettings, SegmentSettings, WalSettings
-from strandline.topic import system
+from strandline.log.files import system_file
 from tests.unit.store.world import PATH, World, payloads
 
 NAMES = [f"t{number}" for number in range(12)]
@@ -54,12 +54,12 @@ def test_the_count_may_change_between_openings(counts, restart, checkpointed):
 
 def test_system_tells_the_count_of_the_last_writer_and_a_reader_leaves_it():
     world = World(wal=_wal(2))
-    told = [system.describe(world.disk, PATH)]
+    told = [system_file.describe(world.disk, PATH)]
 
     world.reopen(wal=_wal(5))
-    told.append(system.describe(world.disk, PATH))
+    told.append(system_file.describe(world.disk, PATH))
     world.open(readonly=True, wal=_wal(1)).close()
-    told.append(system.describe(world.disk, PATH))
+    told.append(system_file.describe(world.disk, PATH))
 
     assert [about.shards for about in told] == [2, 5, 5]
     assert {(about.store_id, about.created_us) for about in told} == {

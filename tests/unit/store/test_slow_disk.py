@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from strandline.topic.sync_watch import SyncWatch
+from strandline.log.files.sync_watch import SyncWatch
 from tests.unit.store.world import World
 
 

@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import strandline
-from strandline.settings import SegmentSettings
+from strandline.config.settings import SegmentSettings
 from strandline.testing.sim_clock import SimClock
 from tests.unit.store.world import World, payloads, read_all
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import strandline
-from strandline.settings import (
+from strandline.config.settings import (
     LakeSettings,
     LimitSettings,
     SegmentSettings,

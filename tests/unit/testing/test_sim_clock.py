@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from strandline.env.clock import Clock
+from strandline.platform.clock import Clock
 from strandline.testing.sim_clock import SimClock
 
 DEADLINE_SECONDS = 30

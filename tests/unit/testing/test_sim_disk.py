@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.env.disk import LogFile
-from strandline.testing.choices import Newest, Oldest
+from strandline.platform.disk import LogFile
+from strandline.testing.crash_choices import Newest, Oldest
 from strandline.testing.sim_disk import SimDisk
 
 SIZE = 8192

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from strandline.env.disk import LogFile
+from strandline.platform.disk import LogFile
 from strandline.testing.sim_disk import SimDisk
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.testing.choices import Oldest
+from strandline.testing.crash_choices import Oldest
 from strandline.testing.sim_disk import SimDisk
 
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from strandline.errors import Denied, NotFound, Unreachable
-from strandline.testing.choices import Newest, Oldest
+from strandline.testing.crash_choices import Newest, Oldest
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_objects import SimObjects
 

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from strandline.env.thread_pool import ThreadPool, pools_made_by
-from strandline.jobs import Job
+from strandline.platform.background_jobs import Job
+from strandline.platform.thread_pool import ThreadPool, pools_made_by
 from strandline.testing.sim_loop import Life, SimLoop, SteppingClock
 from strandline.testing.sim_work import SimExecutor, SimJobs
 

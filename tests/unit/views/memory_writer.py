@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterator
 
 import strandline
-from strandline.settings import Settings, ViewSettings
+from strandline.config.settings import Settings, ViewSettings
 from strandline.views.kv.values import Put
 
 VALUE_BYTES = 8_000

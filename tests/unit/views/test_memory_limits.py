@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.settings import MIB
+from strandline.config.settings import MIB
 
 ROOT = Path(__file__).parents[3]
 BUDGET = 192 * MIB

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import Invalid
-from strandline.views.kv import meta as kv_meta
-from strandline.views.metrics import records as metrics_records
+from strandline.views.kv import meta_codec as kv_meta
+from strandline.views.metrics.ingest import record_codec as metrics_records
 from strandline.views.queue import codec as queue_codec
 from strandline.views.series import meta as series_meta
 from strandline.views.view import MARKS

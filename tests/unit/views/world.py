@@ -8,13 +8,13 @@ from __future__ import annotations
 import msgspec
 from xxhash import xxh3_128
 
-from strandline.reservoir.map.map import PagedMap
+from strandline.config.view_config import KvConfig
+from strandline.reservoir.btree.btree_map import PagedMap
 from strandline.reservoir.session import Session
 from strandline.store import Store
-from strandline.view_config import KvConfig
-from strandline.views.host import Host
+from strandline.views.open_view import Kind, Views
 from strandline.views.view import Draft, Rows, World
-from strandline.views.views import Kind, Views
+from strandline.views.view_runner import Host
 from tests.unit.store import world
 
 NAME = "words"

@@ -8,20 +8,20 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from strandline.client.asynchronous.route import AsyncRoute
-from strandline.client.exchange import ARROW, Ask
-from strandline.client.measurements import answer_of, columns_of, line_bytes
-from strandline.client.pages import table_of
+from strandline.api import metrics as wire
+from strandline.client.asynchronous.endpoint import AsyncRoute
+from strandline.client.metrics_codec import answer_of, columns_of, line_bytes
+from strandline.client.page_codec import table_of
+from strandline.client.request import ARROW, Ask
 from strandline.errors import Invalid
-from strandline.record import Appended
-from strandline.views.metrics.answer import Answer
-from strandline.views.metrics.asking import EACH
-from strandline.views.metrics.durations import Moment, at_ns, duration_ns
-from strandline.views.metrics.kinds import AT_MIN, INT64_MAX, INT64_MIN
+from strandline.records import Appended
 from strandline.views.metrics.metrics import Duration
+from strandline.views.metrics.query.durations import Moment, at_ns, duration_ns
+from strandline.views.metrics.query.field_query import EACH
+from strandline.views.metrics.query.result import Answer
 from strandline.views.metrics.report import Cardinality, Statistics
 from strandline.views.metrics.rules import Downsample, Keep, Rule
-from strandline.wire import measurements as wire
+from strandline.views.metrics.value_types import AT_MIN, INT64_MAX, INT64_MIN
 
 _LINES = "application/x-line-protocol"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import builtins
 
-from strandline.client.asynchronous.route import AsyncRoute
-from strandline.wire import pipelines as wire
+from strandline.api import pipelines as wire
+from strandline.client.asynchronous.endpoint import AsyncRoute
 
 
 class AsyncPipelines:

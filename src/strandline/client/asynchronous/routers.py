@@ -7,12 +7,12 @@ import builtins
 import msgspec
 from msgspec import UNSET
 
-from strandline.client.asynchronous.route import AsyncRoute
+from strandline.api import routers as wire
+from strandline.client.asynchronous.endpoint import AsyncRoute
 from strandline.errors import Invalid, NotFound, UnknownRouter
 from strandline.routers.definition import Router, check_router_name, define
 from strandline.routers.filters import parse
 from strandline.routers.routers import Put, RouterStatistics
-from strandline.wire import routers as wire
 
 _PAGE_SIZE = 1000
 

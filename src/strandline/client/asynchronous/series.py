@@ -7,8 +7,9 @@ from typing import Literal, overload
 
 import msgspec
 
-from strandline.client.asynchronous.route import AsyncRoute
-from strandline.client.points import (
+from strandline.api import series as wire
+from strandline.client.asynchronous.endpoint import AsyncRoute
+from strandline.client.series_codec import (
     appended_of,
     by_source,
     is_small,
@@ -18,8 +19,9 @@ from strandline.client.points import (
     table_of,
 )
 from strandline.errors import Invalid
-from strandline.record import Appended
+from strandline.records import Appended
 from strandline.views.series.meta import AT_MAX, AT_MIN
+from strandline.views.series.payload_versions import PayloadVersions, check_version
 from strandline.views.series.values import (
     AppendedPoints,
     Available,
@@ -31,8 +33,6 @@ from strandline.views.series.values import (
     check_limit,
     name_of,
 )
-from strandline.views.series.versions import PayloadVersions, check_version
-from strandline.wire import series as wire
 
 _SOURCES_AT_ONCE = 64
 

@@ -18,14 +18,17 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from strandline.api import results
+from strandline.api import topics as wire
+from strandline.api.health import StoreHealth
 from strandline.client.address import address_of
 from strandline.client.asynchronous.connection import AsyncConnection
+from strandline.client.asynchronous.endpoint import AsyncRoute
 from strandline.client.asynchronous.groups import AsyncGroup, AsyncGroups
 from strandline.client.asynchronous.kv import AsyncKv
 from strandline.client.asynchronous.metrics import AsyncMetrics
 from strandline.client.asynchronous.pipelines import AsyncPipelines
 from strandline.client.asynchronous.queue import AsyncQueue
-from strandline.client.asynchronous.route import AsyncRoute
 from strandline.client.asynchronous.routers import AsyncRouters
 from strandline.client.asynchronous.series import AsyncSeries
 from strandline.client.asynchronous.table import AsyncTable
@@ -33,19 +36,16 @@ from strandline.client.asynchronous.tokens import AsyncTokens
 from strandline.client.asynchronous.topic import AsyncTopic
 from strandline.client.asynchronous.views import AsyncViews
 from strandline.client.credentials import checked_token, trust_of
-from strandline.client.exchange import ARROW, Ask
-from strandline.client.names import can_be, known
-from strandline.client.questions import as_of_told, params_told, result_of
+from strandline.client.name_validation import can_be, known
+from strandline.client.query_codec import as_of_told, params_told, result_of
+from strandline.client.request import ARROW, Ask
 from strandline.client.settings import ClientSettings
-from strandline.env.clock import Clock, SystemClock
+from strandline.config.settings import TopicConfig, topic_config
 from strandline.errors import Forbidden, Invalid, UnknownTopic
-from strandline.query.result import Result
-from strandline.record import check_topic_name
-from strandline.settings import TopicConfig, topic_config
-from strandline.topic.health import Health
-from strandline.wire import results
-from strandline.wire import topics as wire
-from strandline.wire.health import StoreHealth
+from strandline.log.health import Health
+from strandline.platform.clock import Clock, SystemClock
+from strandline.query.execute.result import Result
+from strandline.records import check_topic_name
 
 _PAGE_SIZE = 1000
 

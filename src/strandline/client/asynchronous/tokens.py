@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import builtins
 
-from strandline.client.asynchronous.route import AsyncRoute
-from strandline.wire import tokens as wire
+from strandline.api import tokens as wire
+from strandline.client.asynchronous.endpoint import AsyncRoute
 
 _DAY_MS = 86_400_000
 

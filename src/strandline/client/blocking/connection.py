@@ -14,8 +14,9 @@ from typing import NoReturn
 
 import httpx2
 
+from strandline.api.errors import read_problem
 from strandline.client.address import Address
-from strandline.client.exchange import (
+from strandline.client.request import (
     Ask,
     Failed,
     Patience,
@@ -25,12 +26,11 @@ from strandline.client.exchange import (
     shut_down,
 )
 from strandline.client.settings import ClientSettings
-from strandline.env import process
-from strandline.env.clock import Clock
-from strandline.env.disk import OsDisk
-from strandline.env.patience import Attempts
 from strandline.errors import Closed
-from strandline.wire.problems import read_problem
+from strandline.platform import process
+from strandline.platform.clock import Clock
+from strandline.platform.disk import OsDisk
+from strandline.platform.objectstore.retry_policy import Attempts
 
 _MENTION_S = 1.0
 

@@ -15,20 +15,20 @@ from urllib.parse import quote
 import msgspec
 from msgspec import UNSET
 
-from strandline.client.blocking.route import RemoteRoute
-from strandline.client.exchange import Ask, Reply
-from strandline.client.names import known
-from strandline.client.pairs import bytes_of, sure_bytes
+from strandline.api import groups as wire
+from strandline.client.blocking.endpoint import RemoteRoute
+from strandline.client.bytes_fields import bytes_of, sure_bytes
+from strandline.client.name_validation import known
+from strandline.client.request import Ask, Reply
 from strandline.errors import Closed, Invalid, UnknownTopic, Unreachable
-from strandline.record import Record, Tombstone, check_topic_name
-from strandline.topic.arguments import check_timeout, check_whole
-from strandline.views.groups.desk import GroupOptions
-from strandline.views.groups.group import READ_MAX
-from strandline.views.groups.groups import DEAD, OFFSETS
+from strandline.log.topic.validation import check_timeout, check_whole
+from strandline.records import Record, Tombstone, check_topic_name
+from strandline.views.groups.consumer_group import READ_MAX
+from strandline.views.groups.group_registry import DEAD, OFFSETS
+from strandline.views.groups.group_state import GroupOptions
+from strandline.views.groups.lag import GroupStatistics, PendingDelivery
 from strandline.views.groups.options import options_of
-from strandline.views.groups.standing import GroupStatistics, PendingDelivery
 from strandline.views.queue.job import Settled
-from strandline.wire import groups as wire
 
 _WAIT_S_MAX = 25.0
 _AT_ONCE = 1000

@@ -8,13 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 from msgspec import UNSET
 
-from strandline.client import entries
-from strandline.client.blocking.route import RemoteRoute
+from strandline.api import kv as wire
+from strandline.client import kv_codec
+from strandline.client.blocking.endpoint import RemoteRoute
 from strandline.client.blocking.transaction import RemoteTransaction
-from strandline.client.pairs import key_pair, maybe_key, value_pair
+from strandline.client.bytes_fields import key_pair, maybe_key, value_pair
 from strandline.errors import Invalid
-from strandline.topic.arguments import check_timeout
-from strandline.views.kv import decisions, scanning
+from strandline.log.topic.validation import check_timeout
+from strandline.views.kv import conditions
+from strandline.views.kv import scan as kv_scan
 from strandline.views.kv.compaction import Compacted
 from strandline.views.kv.values import (
     Change,
@@ -27,7 +29,6 @@ from strandline.views.kv.values import (
     plain_key,
     plain_value,
 )
-from strandline.wire import kv as wire
 
 _WAIT_S_MAX = 25.0
 _PAGE_FIRST = 100
@@ -57,13 +58,13 @@ class RemoteKv:
     def entry(self, key: Key) -> Entry | None:
         """A key with its value, version and end; None when there is none."""
         asked = wire.Get(**key_pair(plain_key(key)))
-        return entries.found(self._at.find("get", asked, wire.Found))
+        return kv_codec.found(self._at.find("get", asked, wire.Found))
 
     def mget(self, keys: Sequence[Key]) -> list[bytes | None]:
         """The values of many keys, in their order."""
         asked = wire.Keys(keys=[wire.ByKey(**key_pair(plain_key(key))) for key in keys])
         return [
-            entries.value_of(each) for each in (self._at.find("mget", asked, wire.Values)).values
+            kv_codec.value_of(each) for each in (self._at.find("mget", asked, wire.Values)).values
         ]
 
     def exists(self, key: Key) -> bool:
@@ -84,7 +85,7 @@ class RemoteKv:
         ``nx`` wants the key absent, ``xx`` present, ``version`` as it was read (0: absent); if it
         is not, that is a Conflict and nothing is written.
         """
-        decisions.check_conditions(nx=nx, xx=xx, version=version)
+        conditions.check_conditions(nx=nx, xx=xx, version=version)
         asked = wire.Put(
             **key_pair(plain_key(key)),
             **value_pair(plain_value(value)),
@@ -109,7 +110,7 @@ class RemoteKv:
 
     def delete(self, key: Key, *, version: int | None = None) -> bool:
         """Delete a key, if it has this version or none is named; whether it was there."""
-        decisions.check_conditions(nx=False, xx=False, version=version)
+        conditions.check_conditions(nx=False, xx=False, version=version)
         asked = wire.Delete(**key_pair(plain_key(key)), version=version)
         return (self._at.do("delete", asked, wire.Deleted)).deleted
 
@@ -167,7 +168,7 @@ class RemoteKv:
         """The versions of a key that are kept, newest first, deletes included."""
         asked = wire.ByKey(**key_pair(plain_key(key)))
         told = self._at.find("history", asked, wire.History)
-        return [entries.version_of(each) for each in told.versions]
+        return [kv_codec.version_of(each) for each in told.versions]
 
     def entry_at(
         self, key: Key, *, version: int | None = None, ts: int | None = None
@@ -179,7 +180,7 @@ class RemoteKv:
         if (version is None) == (ts is None):
             raise Invalid("say when: version=VERSION or ts=MICROSECONDS")
         asked = wire.Get(**key_pair(plain_key(key)), version=version, ts_us=ts)
-        return entries.found(self._at.find("get", asked, wire.Found))
+        return kv_codec.found(self._at.find("get", asked, wire.Found))
 
     def scan(
         self,
@@ -196,7 +197,7 @@ class RemoteKv:
         ``after`` is a cursor: the key of the last entry that was seen, in the same direction.
         Entries are read a few at a time, and each is as it is when it is read.
         """
-        span = scanning.span_of(prefix, first, next, after, reverse=reverse)
+        span = kv_scan.span_of(prefix, first, next, after, reverse=reverse)
         if limit is not None and (type(limit) is not int or limit < 0):
             raise Invalid(f"limit is a whole number from 0 up, or None, not {limit!r}")
         return self._scan(span, limit)
@@ -229,7 +230,7 @@ class RemoteKv:
             left = _WAIT_S_MAX if until is None else until - clock.monotonic()
             wait_s = max(0.0, min(_WAIT_S_MAX, left))
             asked = wire.Wait(**pair, after=after, wait_ms=round(wait_s * 1000))
-            entry = entries.found(self._at.poll("wait", asked, wire.Found, wait_s=wait_s))
+            entry = kv_codec.found(self._at.poll("wait", asked, wire.Found, wait_s=wait_s))
             if entry is not None or (until is not None and left <= wait_s):
                 return entry
 
@@ -238,7 +239,7 @@ class RemoteKv:
         told = self._at.do("compact", None, wire.Compacted)
         return msgspec.convert(msgspec.to_builtins(told), Compacted)
 
-    def _scan(self, span: scanning.Span, limit: int | None) -> Iterator[Entry]:
+    def _scan(self, span: kv_scan.Span, limit: int | None) -> Iterator[Entry]:
         low, high, left, size = span.first, span.next, limit, _PAGE_FIRST
         while left is None or left > 0:
             count = size if left is None else min(size, left)
@@ -250,7 +251,7 @@ class RemoteKv:
             )
             page = self._at.find("scan", asked, wire.Scanned)
             for told in page.entries:
-                entry = entries.entry_of(told)
+                entry = kv_codec.entry_of(told)
                 low, high = (low, entry.key) if span.reverse else (entry.key + b"\0", high)
                 yield entry
             if not page.more:
@@ -269,7 +270,7 @@ class RemoteKv:
             asked = wire.Changes(**wanted, after=after, wait_ms=round(wait_s * 1000))  # type: ignore[arg-type]  # pairs
             told = self._at.poll("changes", asked, wire.Changed, wait_s=wait_s)
             for change in told.changes:
-                yield entries.change_of(change)
+                yield kv_codec.change_of(change)
             if told.next_after > after:
                 since = clock.monotonic()
             elif timeout_s is not None and left <= wait_s:

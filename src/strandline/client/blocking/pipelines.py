@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import builtins
 
-from strandline.client.blocking.route import RemoteRoute
-from strandline.wire import pipelines as wire
+from strandline.api import pipelines as wire
+from strandline.client.blocking.endpoint import RemoteRoute
 
 
 class RemotePipelines:

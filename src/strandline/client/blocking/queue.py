@@ -13,25 +13,25 @@ from typing import TypeVar
 
 import msgspec
 
-from strandline.client import jobs as told_jobs
-from strandline.client.appends import UNLIMITED
-from strandline.client.blocking.dead import RemoteDeadLetters
-from strandline.client.blocking.route import RemoteRoute
-from strandline.client.exchange import Ask
+from strandline.api import queues as wire
+from strandline.api.topics import TopicState
+from strandline.client import queue_codec as told_jobs
+from strandline.client.append_codec import UNLIMITED
+from strandline.client.blocking.dead_letters import RemoteDeadLetters
+from strandline.client.blocking.endpoint import RemoteRoute
+from strandline.client.request import Ask
 from strandline.errors import Invalid, Unreachable
-from strandline.record import Record
-from strandline.topic.arguments import check_whole
-from strandline.topic.batch import of_many
-from strandline.views.queue import options
+from strandline.log.append.batch import of_many
+from strandline.log.topic.validation import check_whole
+from strandline.records import Record
+from strandline.views.queue import job_options
+from strandline.views.queue.acks import lease_ms_of
 from strandline.views.queue.codec import PRIORITY
 from strandline.views.queue.job import Held, Put, QueueStatistics, Settled, Waiting
-from strandline.views.queue.options import Key
-from strandline.views.queue.purging import JobFilter
+from strandline.views.queue.job_options import Key
+from strandline.views.queue.purge import JobFilter
 from strandline.views.queue.queue import CLAIM_MAX
-from strandline.views.queue.settling import lease_ms_of
 from strandline.views.queue.times import checked_wait, moment_after
-from strandline.wire import queues as wire
-from strandline.wire.topics import TopicState
 
 _AT_ONCE = 1000
 _WAIT_S_MAX = 25.0
@@ -141,11 +141,13 @@ class RemoteQueue:
     ) -> list[Put]:
         """Put jobs, all or none; those whose key is taken are answered with the job that has it."""
         now_us = self._at.clock.now_us()
-        job = options.job_of(now_us, priority=priority, delay=delay, at=at, ttl=ttl)
-        plain = options.plain_keys(keys, len(data))
-        options.metas_of(job, len(data), keys=plain, groups=groups, priorities=priorities)
+        job = job_options.job_of(now_us, priority=priority, delay=delay, at=at, ttl=ttl)
+        plain = job_options.plain_keys(keys, len(data))
+        job_options.metas_of(job, len(data), keys=plain, groups=groups, priorities=priorities)
         of_many(data, {"key": plain, "tag": tag}, None, UNLIMITED)
-        plain_groups = None if groups is None else [options.plain_group(each) for each in groups]
+        plain_groups = (
+            None if groups is None else [job_options.plain_group(each) for each in groups]
+        )
         asked = wire.PutJobs(
             jobs=told_jobs.new_jobs(data, plain, plain_groups, priorities),
             priority=priority,
@@ -168,7 +170,7 @@ class RemoteQueue:
         if not 1 <= max <= CLAIM_MAX:
             raise Invalid(f"claim 1 to {CLAIM_MAX} jobs, not {max}")
         lease_ms = None if lease is None else lease_ms_of(lease)
-        options.plain_worker(worker)
+        job_options.plain_worker(worker)
         clock = self._at.clock
         until = clock.monotonic() + checked_wait(wait_s)
         found: list[RemoteJob] = []
@@ -228,7 +230,7 @@ class RemoteQueue:
 
     def release(self, worker: str) -> int:
         """Give back all that a worker holds, as when its connection is lost; how many jobs."""
-        if not options.plain_worker(worker):
+        if not job_options.plain_worker(worker):
             raise Invalid("name the worker whose jobs are to be given back")
         asked = wire.Release(node=worker)
         return (self._at.do("release", asked, wire.Released)).released

@@ -19,14 +19,17 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from strandline.api import results
+from strandline.api import topics as wire
+from strandline.api.health import StoreHealth
 from strandline.client.address import address_of
 from strandline.client.blocking.connection import RemoteConnection
+from strandline.client.blocking.endpoint import RemoteRoute
 from strandline.client.blocking.groups import RemoteGroup, RemoteGroups
 from strandline.client.blocking.kv import RemoteKv
 from strandline.client.blocking.metrics import RemoteMetrics
 from strandline.client.blocking.pipelines import RemotePipelines
 from strandline.client.blocking.queue import RemoteQueue
-from strandline.client.blocking.route import RemoteRoute
 from strandline.client.blocking.routers import RemoteRouters
 from strandline.client.blocking.series import RemoteSeries
 from strandline.client.blocking.table import RemoteTable
@@ -34,19 +37,16 @@ from strandline.client.blocking.tokens import RemoteTokens
 from strandline.client.blocking.topic import RemoteTopic
 from strandline.client.blocking.views import RemoteViews
 from strandline.client.credentials import checked_token, trust_of
-from strandline.client.exchange import ARROW, Ask
-from strandline.client.names import can_be, known
-from strandline.client.questions import as_of_told, params_told, result_of
+from strandline.client.name_validation import can_be, known
+from strandline.client.query_codec import as_of_told, params_told, result_of
+from strandline.client.request import ARROW, Ask
 from strandline.client.settings import ClientSettings
-from strandline.env.clock import Clock, SystemClock
+from strandline.config.settings import TopicConfig, topic_config
 from strandline.errors import Forbidden, Invalid, UnknownTopic
-from strandline.query.result import Result
-from strandline.record import check_topic_name
-from strandline.settings import TopicConfig, topic_config
-from strandline.topic.health import Health
-from strandline.wire import results
-from strandline.wire import topics as wire
-from strandline.wire.health import StoreHealth
+from strandline.log.health import Health
+from strandline.platform.clock import Clock, SystemClock
+from strandline.query.execute.result import Result
+from strandline.records import check_topic_name
 
 _PAGE_SIZE = 1000
 

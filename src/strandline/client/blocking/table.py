@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import pyarrow as pa
 
-from strandline.client import events as outgoing
-from strandline.client.blocking.route import RemoteRoute
+from strandline.api import tables as wire
+from strandline.client import table_codec as outgoing
+from strandline.client.blocking.endpoint import RemoteRoute
 from strandline.errors import Invalid
-from strandline.record import Appended
+from strandline.records import Appended
 from strandline.schema import Schema
-from strandline.views.table import condition, definitions
+from strandline.views.table import condition, schema_evolution
 from strandline.views.table.condition import Condition
 from strandline.views.table.rows import arrow_schema
 from strandline.views.table.table import Event, TableStats
-from strandline.wire import tables as wire
 
 
 class RemoteTable:
@@ -43,7 +43,7 @@ class RemoteTable:
 
         ``version`` must be the one that comes of it. With ``new`` the table may have none yet.
         """
-        wanted = definitions.check_fields(fields)
+        wanted = schema_evolution.check_fields(fields)
         asked = wire.Define(fields=dict(wanted), version=version, new=new)
         told = self._at.put("", asked, wire.TableSchema)
         return Schema(told.version, told.fields)

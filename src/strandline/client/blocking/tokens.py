@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import builtins
 
-from strandline.client.blocking.route import RemoteRoute
-from strandline.wire import tokens as wire
+from strandline.api import tokens as wire
+from strandline.client.blocking.endpoint import RemoteRoute
 
 _DAY_MS = 86_400_000
 

@@ -14,22 +14,7 @@ from urllib.parse import quote
 import msgspec
 import pyarrow as pa
 
-from strandline.client.appends import Body, Terms, of_records, of_table
-from strandline.client.blocking.connection import RemoteConnection
-from strandline.client.blocking.following import RemoteFollowing
-from strandline.client.exchange import ARROW, JSON, Ask, Reply
-from strandline.client.pages import joined, page_of, picked
-from strandline.errors import Invalid, TooLarge, UnknownTopic
-from strandline.lake.cold import ColdSummary
-from strandline.record import Appended, Record
-from strandline.settings import LimitSettings, TopicConfig, topic_config
-from strandline.topic.arguments import check_timeout, check_whole
-from strandline.topic.batch import AppendOptions, Once, check_options, checked_fields
-from strandline.topic.deleting import Deleted
-from strandline.topic.page import Page
-from strandline.topic.statistics import TopicStatistics
-from strandline.topic.topic import PAGE_SIZE
-from strandline.wire.topics import (
+from strandline.api.topics import (
     AppendAnswer,
     Deletion,
     DeletionAnswer,
@@ -41,6 +26,21 @@ from strandline.wire.topics import (
     SeekAnswer,
     TopicState,
 )
+from strandline.client.append_codec import Body, Terms, of_records, of_table
+from strandline.client.blocking.connection import RemoteConnection
+from strandline.client.blocking.follow import RemoteFollowing
+from strandline.client.page_codec import joined, page_of, picked
+from strandline.client.request import ARROW, JSON, Ask, Reply
+from strandline.config.settings import LimitSettings, TopicConfig, topic_config
+from strandline.errors import Invalid, TooLarge, UnknownTopic
+from strandline.lake.cold_index import ColdSummary
+from strandline.log.append.batch import AppendOptions, Once, check_options, checked_fields
+from strandline.log.read.page import Page
+from strandline.log.state.statistics import TopicStatistics
+from strandline.log.topic.delete import Deleted
+from strandline.log.topic.topic import PAGE_SIZE
+from strandline.log.topic.validation import check_timeout, check_whole
+from strandline.records import Appended, Record
 
 _READ_SIZE_MAX = 64 << 20
 _ANSWER_SIZE_MAX = 8 << 20

@@ -1,22 +1,23 @@
 # Made from asynchronous/transaction.py by tests/house/blocking.py: change that one.
 """Reads and writes of one key-value view that happen at once, or not at all.
 
-What a key becomes is decided here, with the rules of an open store (``views/kv/changes.py``), from
+What a key becomes is decided here, with the rules of an open store
+(``views/kv/pending_writes.py``), from
 what was read. The server writes it if every key that was read is still as it was seen; else that is
 a Conflict, and nothing is written.
 """
 
 from __future__ import annotations
 
-from strandline.client import entries
-from strandline.client.blocking.route import RemoteRoute
-from strandline.client.pairs import key_pair, value_pair
+from strandline.api import kv as wire
+from strandline.client import kv_codec
+from strandline.client.blocking.endpoint import RemoteRoute
+from strandline.client.bytes_fields import key_pair, value_pair
 from strandline.errors import Closed
-from strandline.views.kv import decisions
-from strandline.views.kv.changes import Changes
-from strandline.views.kv.decisions import Now
+from strandline.views.kv import conditions
+from strandline.views.kv.conditions import Now
+from strandline.views.kv.pending_writes import Changes
 from strandline.views.kv.values import Delete, Key, Put, end_of, plain_key
-from strandline.wire import kv as wire
 
 
 class RemoteTransaction:
@@ -90,7 +91,7 @@ class RemoteTransaction:
     def json_get(self, key: Key, path: str = "$", default: object = None) -> object:
         plain = plain_key(key)
         now = (self._looked(key)).now(plain)
-        return default if now is None else decisions.json_get(plain, now, path, default)
+        return default if now is None else conditions.json_get(plain, now, path, default)
 
     def json_set(self, key: Key, path: str, value: object) -> None:
         (self._looked(key)).json_set(plain_key(key), path, value)
@@ -122,7 +123,7 @@ class RemoteTransaction:
         changes, plain = self._open(), plain_key(key)
         if plain not in self._seen and plain not in changes.writes:
             asked = wire.Get(**key_pair(plain))
-            entry = entries.found(self._at.find("get", asked, wire.Found))
+            entry = kv_codec.found(self._at.find("get", asked, wire.Found))
             self._seen[plain] = (
                 None if entry is None else Now(entry.value, entry.version, entry.expires_us or 0)
             )
@@ -134,7 +135,7 @@ class RemoteTransaction:
         else:
             self._ttls[key] = ttl
 
-    def _write(self, key: bytes, write: decisions.Write) -> wire.Write:
+    def _write(self, key: bytes, write: conditions.Write) -> wire.Write:
         if write.value is None:
             return wire.Write(**key_pair(key))
         said = {**key_pair(key), **value_pair(write.value)}

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import msgspec
 
-from strandline.client.blocking.route import RemoteRoute
-from strandline.client.names import known
+from strandline.api import results as wire
+from strandline.client.blocking.endpoint import RemoteRoute
+from strandline.client.name_validation import known
+from strandline.config.memory_budget import ShareUse
+from strandline.config.view_config import KINDS
 from strandline.errors import Invalid
-from strandline.memory import ShareUse
-from strandline.record import check_topic_name
-from strandline.view_config import KINDS
-from strandline.wire import results as wire
+from strandline.records import check_topic_name
 
 
 class RemoteViews:

@@ -5,7 +5,8 @@
     data   the ``Run`` as JSON
 
 A scheduler may run beside the process that has the store open, so runs are delivered as rows of an
-import are (``pipelines/deliver.py``): whoever has the store open appends them, and when nobody has,
+import are (``pipelines/delivery_client.py``): whoever has the store open appends them, and when
+nobody has,
 it is opened for a moment. A run has a number, which the topic takes once: however often a delivery
 is repeated, it is in the history once.
 """
@@ -18,15 +19,15 @@ from functools import partial
 import msgspec
 import pyarrow as pa
 
-from strandline.env.clock import Clock, SystemClock
-from strandline.env.disk import OsDisk
-from strandline.env.object_store import open_objects
+from strandline.api.pipelines import Run, RunLine
+from strandline.assembly import RUNS_TOPIC
 from strandline.errors import Corrupt
-from strandline.inbox import delivery, staging
-from strandline.pipelines.deliver import deliver, lake_of
-from strandline.topic.topic import Topic
-from strandline.wire.pipelines import Run, RunLine
-from strandline.wiring import RUNS_TOPIC
+from strandline.ingest import delivery_codec, staged_files
+from strandline.log.topic.topic import Topic
+from strandline.pipelines.delivery_client import deliver, lake_of
+from strandline.platform.clock import Clock, SystemClock
+from strandline.platform.disk import OsDisk
+from strandline.platform.objectstore.cloud import open_objects
 
 PATIENCE_S = 5.0
 _PAGE = 500
@@ -51,8 +52,8 @@ class History:
         }
         objects = open_objects(lake_of(self._store, self._lake))
         try:
-            key_of = partial(delivery.staged_key, producer, run.number, attempt)
-            files = staging.stage(objects, key_of, [pa.RecordBatch.from_pydict(row)])
+            key_of = partial(delivery_codec.staged_key, producer, run.number, attempt)
+            files = staged_files.stage(objects, key_of, [pa.RecordBatch.from_pydict(row)])
         finally:
             objects.close()
         deliver(

@@ -14,24 +14,24 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from strandline.env.disk import OsDisk
-from strandline.env.object_store import open_objects
+from strandline.config.settings import LakeSettings
 from strandline.errors import Invalid
-from strandline.lake.terms import identity_of
-from strandline.pipelines.compact import compact
+from strandline.lake.manifest.fencing import identity_of
+from strandline.log.files.layout import Layout
+from strandline.log.progress import Progress
+from strandline.log.repair.verify import verify_store
+from strandline.pipelines.compaction.compact import compact
+from strandline.pipelines.compaction.compact_by_key import compact_keyed
 from strandline.pipelines.engine import Engine
-from strandline.pipelines.exporting import export
-from strandline.pipelines.importing import OnBad, Types, import_files
-from strandline.pipelines.keyed import compact_keyed
-from strandline.pipelines.mapping import Fields
 from strandline.pipelines.materialize import materialize
-from strandline.pipelines.rebuild import rebuild
 from strandline.pipelines.rollup import rollup
 from strandline.pipelines.scrub import scrub
-from strandline.settings import LakeSettings
-from strandline.topic.layout import Layout
-from strandline.topic.progress import Progress
-from strandline.topic.verify import verify_store
+from strandline.pipelines.transfer.export_files import export
+from strandline.pipelines.transfer.import_files import OnBad, Types, import_files
+from strandline.pipelines.transfer.row_mapping import Fields
+from strandline.pipelines.view_rebuild.rebuild_view import rebuild
+from strandline.platform.disk import OsDisk
+from strandline.platform.objectstore.cloud import open_objects
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

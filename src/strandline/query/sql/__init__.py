@@ -1,1 +1,1 @@
-"""SQL over everything that a store has: topics, maps, queues, series, metrics and tables."""
+"""SQL over all topics and views of a store."""

@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from strandline.query.interrupt import current
+from strandline.query.execute.interrupt import current
 from strandline.query.sql import filters
 
 if TYPE_CHECKING:  # a process of its own reads relations, and has no store
-    from strandline.query.sql.relation import Relation
+    from strandline.query.sql.relations.relation import Relation
 
 
 class _Scan:

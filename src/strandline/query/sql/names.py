@@ -21,22 +21,22 @@ from typing import Any
 
 import pyarrow as pa
 
+from strandline.config.view_config import ViewConfigs
 from strandline.errors import UnknownTopic
-from strandline.query.problems import Mistake, did_you_mean
-from strandline.query.sql.letters import LetterRows, LetterSource
-from strandline.query.sql.maps import MapSource
-from strandline.query.sql.measurements import CopiedRows, MetricsSource
-from strandline.query.sql.points import SeriesSource
-from strandline.query.sql.queues import QueueSource
-from strandline.query.sql.relation import Position, Relation, Source, Store
+from strandline.log.topic.topic import Topic
+from strandline.query.language.errors import Mistake, did_you_mean
+from strandline.query.sql.relations.dead_letters import LetterRows, LetterSource
+from strandline.query.sql.relations.event_table import TableSource
+from strandline.query.sql.relations.kv import MapSource
+from strandline.query.sql.relations.kv_versions import VersionSource
+from strandline.query.sql.relations.metrics import CopiedRows, MetricsSource
+from strandline.query.sql.relations.queue import QueueSource
+from strandline.query.sql.relations.relation import Position, Relation, Source, Store
+from strandline.query.sql.relations.series import SeriesSource
+from strandline.query.sql.relations.topic import TopicSource
 from strandline.query.sql.statement import Named, Statement
-from strandline.query.sql.tables import TableSource
-from strandline.query.sql.topics import TopicSource
-from strandline.query.sql.versions import VersionSource
-from strandline.topic.topic import Topic
-from strandline.view_config import ViewConfigs
-from strandline.views.host import Host
-from strandline.views.queue.dead import mark_of
+from strandline.views.queue.dead_letters import mark_of
+from strandline.views.view_runner import Host
 
 VIEW_OF = {
     "tables": "table",

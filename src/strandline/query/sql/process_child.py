@@ -19,14 +19,14 @@ import duckdb
 import msgspec
 import pyarrow as pa
 
-from strandline.env.process_template import limit_memory
+from strandline.config.settings import MIB
 from strandline.errors import StrandlineError
+from strandline.platform.process_template import limit_memory
 from strandline.query.sql import filters
 from strandline.query.sql import process_messages as messages
 from strandline.query.sql.dataset import RelationDataset
 from strandline.query.sql.process_messages import Failure, Pull, Query
 from strandline.query.sql.sandbox import Sandbox
-from strandline.settings import MIB
 
 _BESIDES = 512 * MIB
 """Memory besides what DuckDB counts: the interpreter, Arrow, and rows on their way."""

@@ -24,17 +24,17 @@ import duckdb
 import msgspec
 import pyarrow as pa
 
-from strandline.env.process import cores, resident_bytes
-from strandline.env.process_template import ProcessTemplate
+from strandline.config.settings import MIB
 from strandline.errors import Invalid, MemoryPressure, Unavailable
-from strandline.query.interrupt import Interrupt
+from strandline.platform.process import cores, resident_bytes
+from strandline.platform.process_template import ProcessTemplate
+from strandline.query.execute.interrupt import Interrupt
+from strandline.query.execute.time_values import in_microseconds
 from strandline.query.sql import filters
 from strandline.query.sql import process_messages as messages
 from strandline.query.sql.dataset import RelationDataset
 from strandline.query.sql.process_messages import Failure, FrameTooLarge, Pull, Query
 from strandline.query.sql.sandbox import Params
-from strandline.query.time_values import in_microseconds
-from strandline.settings import MIB
 
 MEMORY_MAX = 512 * MIB
 _CHILD = "strandline.query.sql.process_child"

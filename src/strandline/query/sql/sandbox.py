@@ -18,13 +18,13 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from strandline.env.process import cores, tell_when_forked
+from strandline.config.settings import MIB
 from strandline.errors import Invalid, MemoryPressure
-from strandline.query.duckdb_connection import closed_off, left_to_parents
-from strandline.query.interrupt import current
+from strandline.platform.process import cores, tell_when_forked
+from strandline.query.execute.duckdb_connection import closed_off, left_to_parents
+from strandline.query.execute.interrupt import current
+from strandline.query.execute.time_values import in_microseconds
 from strandline.query.sql.dataset import RelationDataset
-from strandline.query.time_values import in_microseconds
-from strandline.settings import MIB
 
 MEMORY_MAX = 1024 * MIB
 _TREE = "SELECT json_serialize_sql(?, skip_null := true, skip_empty := true, skip_default := true)"

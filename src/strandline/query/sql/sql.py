@@ -4,7 +4,7 @@
     sql(store, "select * from kv.profiles where key = $who", params={"who": "ada"})
     sql(store, "from orders", as_of=datetime(2026, 1, 1, tzinfo=UTC))
 
-``names.py`` tells what there is to ask, ``positions.py`` what one position means, ``statement.py``
+``names.py`` tells what there is to ask, ``as_of.py`` what one position means, ``statement.py``
 what is refused. Every relation shows exactly what the records up to the pinned head of its topic
 make of it. The answer is DuckDB's: its functions, its types, its order of nulls. Times are
 timestamps with a zone; ``timezone`` is how they are shown and cut into days.
@@ -23,15 +23,16 @@ import duckdb
 import pyarrow as pa
 
 from strandline.errors import Invalid
-from strandline.query.interrupt import current
-from strandline.query.problems import Mistake
-from strandline.query.result import Result
-from strandline.query.sql import positions, statement
-from strandline.query.sql.complaints import translated
+from strandline.query.execute.interrupt import current
+from strandline.query.execute.result import Result
+from strandline.query.language.errors import Mistake
+from strandline.query.sql import as_of as sql_as_of
+from strandline.query.sql import statement
 from strandline.query.sql.dataset import RelationDataset
-from strandline.query.sql.measurements import Moved
+from strandline.query.sql.duckdb_errors import translated
 from strandline.query.sql.names import Extra, Names
-from strandline.query.sql.relation import Notes, Relation, Source, Store
+from strandline.query.sql.relations.metrics import Moved
+from strandline.query.sql.relations.relation import Notes, Relation, Source, Store
 from strandline.query.sql.sandbox import SHARED, Params
 from strandline.query.sql.statement import Named, Parser, Statement
 
@@ -148,7 +149,7 @@ def _pinned(
 ) -> dict[Named, Relation]:
     """The relations of a question, at one position."""
     sources = _found(Names(store, asked, extra, copied=copied), asked)
-    pinned = positions.pin(store, list(sources.values()), as_of)
+    pinned = sql_as_of.pin(store, list(sources.values()), as_of)
     return dict(zip(sources, pinned, strict=True))
 
 

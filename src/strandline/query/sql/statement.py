@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from strandline.errors import Invalid
-from strandline.query.problems import Mistake, did_you_mean
+from strandline.query.language.errors import Mistake, did_you_mean
 from strandline.query.sql.functions import FUNCTIONS, TABLE_FUNCTIONS
 
 _NODES = ("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE")

@@ -10,7 +10,8 @@ can therefore make reads slow, never wrong, and never impossible.
 What lies in the folder is not trusted, neither at opening nor later: whoever reads a page checks
 it (``reading.py``). The first bad page of a copy is fetched by itself and written again with
 ``repair``; a copy with another bad page is given up with ``evict``, and all of it fetched.
-So nothing here is synced, and the folder may be deleted whenever no process uses it (``shelf.py``).
+So nothing here is synced, and the folder may be deleted whenever no process uses it
+(``cache_dir.py``).
 Files are read and written past the page cache, where their bytes would take memory that nothing
 here counts.
 
@@ -26,19 +27,19 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from strandline.env.direct_file import DIRECT_BLOCK
-from strandline.env.disk import Buffer, Disk, ReadFile
-from strandline.env.objects import Objects
-from strandline.env.remote_wait import remote_wait
-from strandline.env.system_failures import advice
 from strandline.errors import Closed, Unavailable
+from strandline.platform.direct_file import DIRECT_BLOCK
+from strandline.platform.disk import Buffer, Disk, ReadFile
+from strandline.platform.objectstore.protocol import Objects
+from strandline.platform.remote_wait import remote_wait
+from strandline.platform.system_errors import advice
 from strandline.reservoir.cache import downloads
+from strandline.reservoir.cache.cache_dir import Part, Shelf
 from strandline.reservoir.cache.downloads import RangeFile
 from strandline.reservoir.cache.eviction import WEIGHT_DOWNLOADED, WEIGHT_NEW, victims
-from strandline.reservoir.cache.flights import Flights
 from strandline.reservoir.cache.open_files import LocalFile, OpenFiles
-from strandline.reservoir.cache.shelf import Part, Shelf
-from strandline.reservoir.files import FileRef
+from strandline.reservoir.cache.single_flight import Flights
+from strandline.reservoir.data_files.data_file_table import FileRef
 
 DOWNLOADS_MAX = 2
 FULL_PERCENT = 80

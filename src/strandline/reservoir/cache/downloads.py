@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from strandline.env.objects import Objects
 from strandline.errors import Invalid
-from strandline.reservoir import codec, keys
-from strandline.reservoir.files import FileRef
+from strandline.platform.objectstore.protocol import Objects
+from strandline.reservoir import object_keys
+from strandline.reservoir.data_files import data_file_codec
+from strandline.reservoir.data_files.data_file_table import FileRef
 
 TRIES_MAX = 2
 
@@ -22,14 +23,14 @@ def tries(objects: Objects, file: FileRef) -> Iterator[tuple[bytes, bool]]:
     last."""
     for _ in range(TRIES_MAX):
         data = _prefix(objects, file)
-        yield data, len(data) == file.size and codec.crc64(data) == file.crc64
+        yield data, len(data) == file.size and data_file_codec.crc64(data) == file.crc64
         if len(data) == file.size:
             return
 
 
 def _prefix(objects: Objects, file: FileRef) -> bytes:
     try:
-        return objects.get_range(keys.file_key(file.file_id), 0, file.size)
+        return objects.get_range(object_keys.file_key(file.file_id), 0, file.size)
     except Invalid:  # the object ends before the file does
         return b""
 
@@ -39,7 +40,7 @@ class RangeFile:
 
     def __init__(self, objects: Objects, file: FileRef) -> None:
         self._objects = objects
-        self._key = keys.file_key(file.file_id)
+        self._key = object_keys.file_key(file.file_id)
         self._size = file.size
         self.path = f"{objects.name}/{self._key}"
 

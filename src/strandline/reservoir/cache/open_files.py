@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import threading
 
-from strandline.env.disk import Disk, ReadFile
+from strandline.platform.disk import Disk, ReadFile
 
 DESCRIPTORS_MAX = 256
 

@@ -21,9 +21,9 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from strandline.api.records import Shown, told_page
 from strandline.errors import Invalid
-from strandline.record import Record, Tombstone
-from strandline.wire.records import Shown, told_page
+from strandline.records import Record, Tombstone
 
 Wrapping = Literal["chunk", "event", "frame", "text"]
 

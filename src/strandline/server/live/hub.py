@@ -4,8 +4,8 @@
 
 A *stand* is a topic that somebody waits for: long polls, and channels of feeds. What is new is told
 in the topic's turn, whose order the scheduler decides; how long turns wait to carry more, and who
-waits under pressure, the governor. Watchers that are behind catch up on their own (``paging.py``),
-slow ones are held and looked at now and then (``slow.py``).
+waits under pressure, the governor. Watchers that are behind catch up on their own
+(``catch_up.py``), slow ones are held and looked at now and then (``slow_consumers.py``).
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
-from strandline.env.clock import Clock
-from strandline.env.disk import OsDisk
+from strandline.api.errors import Refused, problem_of
 from strandline.errors import StrandlineError
-from strandline.server.bridge import Bridge
-from strandline.server.live import frames, paging, slow
-from strandline.server.live.feeds import Channel, Feed
-from strandline.server.live.governor import RETRY_AFTER_S, Governor
+from strandline.log.topic.topic import Topic
+from strandline.platform.clock import Clock
+from strandline.platform.disk import OsDisk
+from strandline.server.live import catch_up, frames, slow_consumers
 from strandline.server.live.load_sampler import LoadSampler
-from strandline.server.live.newcomers import Newcomers
-from strandline.server.live.scheduler import Scheduler
+from strandline.server.live.load_shedding import RETRY_AFTER_S, Governor
+from strandline.server.live.new_topics import Newcomers
+from strandline.server.live.publish_notifier import Bells, Tap
 from strandline.server.live.sessions import Mark, Sessions
 from strandline.server.live.streams import Stream
+from strandline.server.live.subscriber import Channel, Feed
 from strandline.server.live.subscriptions import Wish
-from strandline.server.live.taps import Bells, Tap
+from strandline.server.live.topic_scheduler import Scheduler
 from strandline.server.priority import priority_of
 from strandline.server.settings import ServerSettings
+from strandline.server.thread_pool import Bridge
 from strandline.store import Store
-from strandline.topic.topic import Topic
-from strandline.wire.problems import Refused, problem_of
 
 _TURN_S = 0.005
 """How long turns may take before other work of the loop has its own."""
@@ -364,7 +364,7 @@ class Hub:
 
     async def _run_catch_up(self, feed: Feed) -> None:
         try:
-            is_level = await paging.catch_up(feed, self._bridge)
+            is_level = await catch_up.catch_up(feed, self._bridge)
         except Exception as error:  # noqa: BLE001 - as in a turn
             self._fail_stream(feed.stream, error)
             return
@@ -385,7 +385,7 @@ class Hub:
 
     async def _secure(self, channel: Channel) -> None:
         try:
-            await paging.secure(channel, self._bridge)
+            await catch_up.secure(channel, self._bridge)
         except StrandlineError as error:
             self._fail(channel, error)
             return
@@ -418,13 +418,15 @@ class Hub:
         for stream in list(self._slow):
             assert stream.full_since is not None
             full_s = now - stream.full_since
-            found = slow.verdict(full_s=full_s, has_drained=stream.has_drained, settings=self._live)
+            found = slow_consumers.verdict(
+                full_s=full_s, has_drained=stream.has_drained, settings=self._live
+            )
             if found == "resume":
                 has_resumed = True
                 self._resume(stream, full_s)
             elif found == "end":
                 del self._slow[stream]
-                stream.tell([slow.farewell(full_s, list(stream.places))])
+                stream.tell([slow_consumers.farewell(full_s, list(stream.places))])
                 stream.end("slow_consumer")
         if self._slow:
             self._look_later(_SLOW_S_FIRST if has_resumed else min(2 * self._slow_s, _SLOW_S_MAX))
@@ -439,9 +441,9 @@ class Hub:
             feed.is_held = False
             topic = feed.channel.topic
             is_late = full_s > self._live.grace_s and topic.head_seq > feed.cursor
-            if is_late and slow.is_lossy(topic.config):
+            if is_late and slow_consumers.is_lossy(topic.config):
                 head_seq = topic.head_seq
-                lost = slow.skipped(topic.name, feed.cursor, topic.earliest_seq, head_seq)
+                lost = slow_consumers.skipped(topic.name, feed.cursor, topic.earliest_seq, head_seq)
                 stream.tell([lost])
                 feed.move(head_seq)
             self._catch_up(feed)

@@ -14,9 +14,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from strandline.env.clock import Clock
-from strandline.server.bridge import Bridge
-from strandline.server.live.governor import LAG_S_RANGE, SAMPLE_S, Governor, Load
+from strandline.platform.clock import Clock
+from strandline.server.live.load_shedding import LAG_S_RANGE, SAMPLE_S, Governor, Load
+from strandline.server.thread_pool import Bridge
 from strandline.store import Store
 
 WATCH_S = 0.25

@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from strandline.env.clock import Clock
+from strandline.api.errors import Refused
+from strandline.api.live import From, WatchRequest
+from strandline.platform.clock import Clock
 from strandline.server.live.streams import Stream
 from strandline.server.settings import ServerSettings
-from strandline.wire.live import From, WatchRequest
-from strandline.wire.problems import Refused
 
 LIFE = "#"
 """Behind a topic's name, in ids of events: the life that its cursor is of."""

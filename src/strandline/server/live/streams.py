@@ -12,12 +12,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from strandline.log.topic.topic import Topic
 from strandline.security.principal import Principal
 from strandline.server.live.frames import Frame, Wrapping
-from strandline.server.live.outlets import Outlet
+from strandline.server.live.sinks import Outlet
 from strandline.server.live.subscriptions import Wish
 from strandline.server.settings import LiveSettings
-from strandline.topic.topic import Topic
 
 
 class Place(Protocol):

@@ -10,9 +10,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from strandline.api import live
+from strandline.api.records import Shown
 from strandline.errors import Invalid
-from strandline.query.literals import Unfit, typed
-from strandline.record import Record
+from strandline.query.language.literals import Unfit, typed
+from strandline.records import Record
 from strandline.schema import Kind, Schema, column_of
 from strandline.server.live.frames import Wrapping
 from strandline.views.table import condition as conditions
@@ -20,8 +22,6 @@ from strandline.views.table.condition import And, Condition, Not, Or
 from strandline.views.table.evaluate import matches
 from strandline.views.table.rows import plain_row
 from strandline.views.table.validation import validator_of
-from strandline.wire import live
-from strandline.wire.records import Shown
 
 Wanted = Callable[[Sequence[Record]], Sequence[Record]]
 

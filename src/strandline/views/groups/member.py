@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from strandline.record import Record
+from strandline.records import Record
 from strandline.views.groups.inflight import Lease
 from strandline.views.queue.job import Settled
 

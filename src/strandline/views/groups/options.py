@@ -9,8 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from strandline.errors import Corrupt, Invalid
-from strandline.topic.topic import Topic
-from strandline.views.groups.desk import GroupOptions
+from strandline.log.topic.topic import Topic
+from strandline.views.groups.group_state import GroupOptions
 from strandline.views.kv.kv import Kv
 
 PREFIX = "co:"

@@ -40,10 +40,10 @@ from itertools import islice, takewhile
 import msgspec
 from pyroaring import BitMap64
 
-from strandline.views.host import Host
-from strandline.views.kv import meta
+from strandline.views.kv import meta_codec
 from strandline.views.kv.fold import KvFold
 from strandline.views.view import Draft
+from strandline.views.view_runner import Host
 
 EXPIRE_AT_ONCE = 1_000
 FORGET_AT_ONCE = 10_000
@@ -81,7 +81,7 @@ class Compaction:
             count = len(keys)
             if not keys:
                 return None
-            return Draft(0, [b""] * count, keys, [meta.EXPIRED] * count)
+            return Draft(0, [b""] * count, keys, [meta_codec.EXPIRED] * count)
 
         total = 0
         while self._host.decide(decision) is not None:
@@ -99,7 +99,9 @@ class Compaction:
             count = len(over)
             if not over:
                 return None
-            return Draft(0, [b""], None, [meta.encode(meta.Forgotten(over[-1].version))])
+            return Draft(
+                0, [b""], None, [meta_codec.encode(meta_codec.Forgotten(over[-1].version))]
+            )
 
         total = 0
         while self._host.decide(decision) is not None:

@@ -32,15 +32,14 @@ import msgspec
 from pyroaring import BitMap64
 from xxhash import xxh3_128
 
+from strandline.config.view_config import KvConfig
 from strandline.errors import Corrupt, NotFound
-from strandline.reservoir.map.map import PagedMap
+from strandline.reservoir.btree.btree_map import PagedMap
 from strandline.reservoir.session import Session
-from strandline.view_config import KvConfig
-from strandline.views.account import Account
-from strandline.views.kv import meta as metas
-from strandline.views.kv.agenda import Agenda, Marker
-from strandline.views.kv.decisions import Now
-from strandline.views.kv.slot import (
+from strandline.views.kv import meta_codec as metas
+from strandline.views.kv.conditions import Now
+from strandline.views.kv.expiry_index import Agenda, Marker
+from strandline.views.kv.key_state import (
     INLINE_BYTES_MAX,
     SEQ_BYTES,
     Slot,
@@ -51,6 +50,7 @@ from strandline.views.kv.slot import (
     ram_of,
     seqs_of,
 )
+from strandline.views.memory_account import Account
 from strandline.views.view import Rows, Seen, World
 
 _UNCOUNTED_MIN, _UNCOUNTED_MAX = 64 * 1024, 4 * 1024 * 1024

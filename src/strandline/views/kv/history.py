@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from strandline.errors import NotFound
-from strandline.record import Record
-from strandline.views.host import Host
+from strandline.records import Record
 from strandline.views.kv.fold import KvFold
 from strandline.views.kv.values import Entry, Version, version_of
+from strandline.views.view_runner import Host
 
 
 def versions(host: Host[KvFold], key: bytes) -> list[Version]:

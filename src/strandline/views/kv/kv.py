@@ -17,14 +17,14 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from strandline.errors import Invalid
-from strandline.topic.topic import Topic
-from strandline.views.host import Host
-from strandline.views.kv import decisions, history, meta, scanning
-from strandline.views.kv.changes import Changes
+from strandline.log.topic.topic import Topic
+from strandline.views.kv import conditions, history, meta_codec
+from strandline.views.kv import scan as kv_scan
 from strandline.views.kv.compaction import Compacted, Compaction
-from strandline.views.kv.decisions import Write
+from strandline.views.kv.conditions import Write
 from strandline.views.kv.fold import KvFold
-from strandline.views.kv.slot import ram_of
+from strandline.views.kv.key_state import ram_of
+from strandline.views.kv.pending_writes import Changes
 from strandline.views.kv.transaction import Transaction, commit
 from strandline.views.kv.values import (
     Change,
@@ -39,6 +39,7 @@ from strandline.views.kv.values import (
 )
 from strandline.views.kv.watch import Watcher
 from strandline.views.view import Draft
+from strandline.views.view_runner import Host
 
 
 class Kv:
@@ -80,7 +81,7 @@ class Kv:
         plain = plain_key(key)
         with self._host.reading() as fold:
             slot = fold.live(plain, self._now_us())
-        return None if slot is None else scanning.entry_of(self._host, plain, slot)
+        return None if slot is None else kv_scan.entry_of(self._host, plain, slot)
 
     def mget(self, keys: Sequence[Key]) -> list[bytes | None]:
         """The values of many keys, in their order."""
@@ -119,7 +120,7 @@ class Kv:
             return self.batch([Put(key, value, ttl, nx, xx, version)])[0]
         plain = plain_key(key)
         expires_us = 0 if ttl is None else end_of(ttl, self._now_us())
-        metas = (meta.until(expires_us),) if expires_us else None
+        metas = (meta_codec.until(expires_us),) if expires_us else None
         self._share.admit(ram_of(plain, plain_value(value)))
         return self._host.append(Draft(0, (value,), (plain,), metas)).first_seq
 
@@ -127,7 +128,7 @@ class Kv:
         """Give keys their values, all or none; their versions. Quicker than a batch."""
         keys = [plain_key(key) for key in values]
         data = [plain_value(value) for value in values.values()]
-        said = meta.until(end_of(ttl, self._now_us()))
+        said = meta_codec.until(end_of(ttl, self._now_us()))
         if not keys:
             return []
         self._share.admit(sum(map(ram_of, keys, data)))
@@ -166,8 +167,8 @@ class Kv:
         entry = self.entry(key)
         if entry is None:
             return default
-        now = decisions.Now(entry.value, entry.version, entry.expires_us or 0)
-        return decisions.json_get(entry.key, now, path, default)
+        now = conditions.Now(entry.value, entry.version, entry.expires_us or 0)
+        return conditions.json_get(entry.key, now, path, default)
 
     def json_set(self, key: Key, path: str, value: object) -> int:
         """Put something at a place of a JSON document; the new version. ``$`` makes a new one."""
@@ -247,8 +248,8 @@ class Kv:
         ``after`` is a cursor: the key of the last entry that was seen, in the same direction.
         Entries are read a few at a time, and each is as it is when it is read.
         """
-        span = scanning.span_of(prefix, first, next, after, reverse=reverse)
-        return scanning.scan(self._host, span, limit)
+        span = kv_scan.span_of(prefix, first, next, after, reverse=reverse)
+        return kv_scan.scan(self._host, span, limit)
 
     def watch(
         self,
@@ -272,7 +273,7 @@ class Kv:
         if key is not None and prefix is not None:
             raise Invalid("watch a key or a prefix, not both")
         position = self._topic.head_seq if after is None else after
-        wanted = _is(key) if key is not None else scanning.begins(prefix)
+        wanted = _is(key) if key is not None else kv_scan.begins(prefix)
         return Watcher(self._host, wanted, position)
 
     def wait_for(self, key: Key, *, after: int = 0, timeout_s: float | None = None) -> Entry | None:

@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from strandline.errors import Closed, Conflict
-from strandline.views.host import Host
-from strandline.views.kv import decisions
-from strandline.views.kv.changes import Changes, draft_of
-from strandline.views.kv.decisions import Now, Write
+from strandline.views.kv import conditions
+from strandline.views.kv.conditions import Now, Write
 from strandline.views.kv.fold import KvFold
+from strandline.views.kv.pending_writes import Changes, draft_of
 from strandline.views.kv.values import Delete, Key, Put, end_of, plain_key
 from strandline.views.view import Draft
+from strandline.views.view_runner import Host
 
 
 def commit(host: Host[KvFold], seen: Mapping[bytes, int], writes: Mapping[bytes, Write]) -> int:
@@ -108,7 +108,7 @@ class Transaction:
     def json_get(self, key: Key, path: str = "$", default: object = None) -> object:
         plain = plain_key(key)
         now = self._open().now(plain)
-        return default if now is None else decisions.json_get(plain, now, path, default)
+        return default if now is None else conditions.json_get(plain, now, path, default)
 
     def json_set(self, key: Key, path: str, value: object) -> None:
         self._open().json_set(plain_key(key), path, value)

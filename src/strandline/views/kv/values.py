@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from strandline.errors import Invalid, TooLarge
-from strandline.views.kv.meta import EXPIRES_US_MAX, Deleted, Until, decode
+from strandline.views.kv.meta_codec import EXPIRES_US_MAX, Deleted, Until, decode
 
 if TYPE_CHECKING:
-    from strandline.record import Record
+    from strandline.records import Record
 
 Key = str | bytes
 

@@ -21,10 +21,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from strandline.errors import RecordsLost
-from strandline.record import Record
-from strandline.views.host import Host
+from strandline.records import Record
 from strandline.views.kv.fold import KvFold
 from strandline.views.kv.values import Change, change_of
+from strandline.views.view_runner import Host
 
 _PAGE_RECORDS = 1024
 

@@ -22,7 +22,7 @@ import re
 import msgspec
 
 from strandline.errors import Invalid
-from strandline.views.metrics.kinds import Kind
+from strandline.views.metrics.value_types import Kind
 
 NAMES = ("avg", "sum", "count", "min", "max", "first", "last", "percentile", "rate")
 SECOND_NS = 1_000_000_000

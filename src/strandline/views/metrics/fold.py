@@ -5,9 +5,9 @@
                  └─▶ lives                                 which records still matter
     rule, floor, progress ─▶ standings, floors
 
-    space + 0    pages of blocks (pages.py)
-    space + 1    the index of blocks (index.py)
-    space + 2    facts (facts.py)
+    space + 0    pages of blocks (views/metrics/storage/block_pages.py)
+    space + 1    the index of blocks (views/metrics/storage/block_index.py)
+    space + 2    facts (views/metrics/storage/metadata.py)
 
 Points become a run when the tail is full, before a save, and when memory is short. None of that
 changes what anybody sees: the digest is of points, names, rules and floors.
@@ -21,25 +21,25 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from strandline.memory import Share
-from strandline.reservoir.map.map import PagedMap
+from strandline.config.memory_budget import Share
+from strandline.config.view_config import MetricsConfig
+from strandline.reservoir.btree.btree_map import PagedMap
 from strandline.reservoir.session import Session
-from strandline.view_config import MetricsConfig
-from strandline.views.metrics.batch import Row, Table, with_rows
-from strandline.views.metrics.catalogue import Catalogue, Measurement
-from strandline.views.metrics.digest import digest_of, parts_of
-from strandline.views.metrics.facts import Facts
-from strandline.views.metrics.index import Index
-from strandline.views.metrics.kinds import INT64_MIN, Ints, Kind
-from strandline.views.metrics.lives import Lives
-from strandline.views.metrics.merging import Merge, Merging
-from strandline.views.metrics.pages import Pages
-from strandline.views.metrics.reading import Reader
-from strandline.views.metrics.records import Floor, Written, meaning
+from strandline.views.metrics.ingest.batch import Row, Table, with_rows
+from strandline.views.metrics.ingest.record_codec import Floor, Written, meaning
+from strandline.views.metrics.rule_progress import Standings
 from strandline.views.metrics.rules import Progress, Standing
-from strandline.views.metrics.runs import Run, Runs, by_field
-from strandline.views.metrics.standings import Standings
-from strandline.views.metrics.tail import FIELD_SHIFT, Tail
+from strandline.views.metrics.storage.block_index import Index
+from strandline.views.metrics.storage.block_pages import Pages
+from strandline.views.metrics.storage.catalog import Catalogue, Measurement
+from strandline.views.metrics.storage.digest import digest_of, parts_of
+from strandline.views.metrics.storage.log_references import Lives
+from strandline.views.metrics.storage.merge_runs import Merge, Merging
+from strandline.views.metrics.storage.metadata import Facts
+from strandline.views.metrics.storage.point_reader import Reader
+from strandline.views.metrics.storage.runs import Run, Runs, by_field
+from strandline.views.metrics.storage.tail import FIELD_SHIFT, Tail
+from strandline.views.metrics.value_types import INT64_MIN, Ints, Kind
 from strandline.views.view import Rows, Seen, World
 
 TAIL_POINTS_MAX = 1 << 16

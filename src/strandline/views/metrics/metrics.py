@@ -21,27 +21,27 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Literal
 
 from strandline.errors import Invalid, StrandlineError
-from strandline.record import Appended
-from strandline.views.host import Host
-from strandline.views.made import MadeWindows
-from strandline.views.metrics import asking, pipeline
-from strandline.views.metrics.accepting import accept
+from strandline.records import Appended
 from strandline.views.metrics.aggregates import parse_aggregate
-from strandline.views.metrics.answer import Answer
-from strandline.views.metrics.arrays import row_of, tables_of
-from strandline.views.metrics.asking import EACH, Question
-from strandline.views.metrics.batch import Row, Table
-from strandline.views.metrics.durations import Moment, at_ns, duration_ns
+from strandline.views.metrics.external_rollups import accept
 from strandline.views.metrics.fold import TAIL_POINTS_MAX, MetricsFold
-from strandline.views.metrics.kinds import AT_MIN, INT64_MAX, INT64_MIN, Kind
-from strandline.views.metrics.lines import parse
+from strandline.views.metrics.ingest.batch import Row, Table
+from strandline.views.metrics.ingest.column_input import row_of, tables_of
+from strandline.views.metrics.ingest.record_codec import draft_points, draft_row, draft_rule
+from strandline.views.metrics.ingest.strict_parser import parse
 from strandline.views.metrics.names import tags_of
-from strandline.views.metrics.records import draft_points, draft_row, draft_rule
+from strandline.views.metrics.query import executor, field_query
+from strandline.views.metrics.query.durations import Moment, at_ns, duration_ns
+from strandline.views.metrics.query.field_query import EACH, Question
+from strandline.views.metrics.query.result import Answer
 from strandline.views.metrics.report import Cardinality, Statistics, cardinality_of, statistics_of
+from strandline.views.metrics.rule_runner import Upkeep
 from strandline.views.metrics.rules import Downsample, Keep, Removed, Rule, checked, name_of
-from strandline.views.metrics.series import Matcher
-from strandline.views.metrics.upkeep import Upkeep
+from strandline.views.metrics.storage.series_index import Matcher
+from strandline.views.metrics.value_types import AT_MIN, INT64_MAX, INT64_MIN, Kind
+from strandline.views.rollup_windows import MadeWindows
 from strandline.views.view import Draft
+from strandline.views.view_runner import Host
 
 POINT_BYTES = 24
 """What a point takes in memory, until it is in a block."""
@@ -101,11 +101,11 @@ class Metrics:
         return self._append(tables) if tables else None
 
     def query(self, text: str) -> Answer:
-        """The answer to a query in the pipe language (language.py)."""
-        planned = pipeline.plan(text, self._now_ns())
+        """The answer to a query in the pipe language (views/metrics/query/parser.py)."""
+        planned = executor.plan(text, self._now_ns())
         with self._host.reading() as fold:
-            answer = pipeline.ask(fold, planned)
-        return pipeline.finish(answer, planned)
+            answer = executor.ask(fold, planned)
+        return executor.finish(answer, planned)
 
     def read(
         self,
@@ -123,7 +123,7 @@ class Metrics:
         """
         question = Question(measurement, field, _equal(tags), *_between(first, next))
         with self._host.reading() as fold:
-            return asking.points(fold, question, limit)
+            return field_query.points(fold, question, limit)
 
     def aggregate(
         self,
@@ -145,7 +145,7 @@ class Metrics:
         question = Question(measurement, field, _equal(tags), *_between(first, next))
         groups = _tags_of(by)
         with self._host.reading() as fold:
-            (answer,) = asking.aggregated(
+            (answer,) = field_query.aggregated(
                 fold, question, [parse_aggregate(aggregate)], width=width, by=groups
             )
         return answer

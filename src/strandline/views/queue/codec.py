@@ -22,7 +22,7 @@ A record of the topic of leases tells what became of many jobs at once:
          4  end       reason (1), seqs
          5  bury      number (8), seqs
          6  pause     1 for paused, 0 for resumed (1)
-         7  survey    MessagePack (survey.py)
+         7  survey    MessagePack (views/queue/state/lease_snapshot.py)
 
 Seqs are 8 bytes each, all numbers little-endian. What is not of this form is no word about leases
 and is passed over: anybody may append to a topic, and nobody may break a fold by that.

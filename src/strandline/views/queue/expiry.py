@@ -11,11 +11,11 @@ it either, until it is given back: a lease that has run out does not give it bac
 
 from __future__ import annotations
 
-from strandline.views.host import Host
+from strandline.views.queue.acks import said
 from strandline.views.queue.codec import DISCARDED, END, EXPIRED, NO_SEQS, Seqs, Word
 from strandline.views.queue.fold import JOBS, AgeLimit, QueueFold
-from strandline.views.queue.settling import said
 from strandline.views.view import Draft
+from strandline.views.view_runner import Host
 
 _RECORDS_AT_ONCE = 256
 _BYTES_AT_ONCE = 1 << 20

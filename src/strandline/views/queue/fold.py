@@ -12,7 +12,8 @@ and what that changes (READY or DELAYED, HELD or LAPSED) is neither saved nor pa
 A lease is known by (seq of the claim) * 65536 + (place in the claim). Seqs are never given twice,
 so no lease is.
 
-Pages: in the first space a page for each chunk (pages.py), in the second one for all the rest.
+Pages: in the first space a page for each chunk (views/queue/state/chunk_codec.py), in the second
+one for all the rest.
 """
 
 from __future__ import annotations
@@ -26,12 +27,11 @@ import numpy as np
 import xxhash
 from pyroaring import BitMap64
 
+from strandline.config.view_config import QueueConfig
 from strandline.errors import Corrupt
-from strandline.record import Record
+from strandline.records import Record
 from strandline.reservoir.session import Session
-from strandline.view_config import QueueConfig
-from strandline.views.queue import codec, pages, survey
-from strandline.views.queue.chunk import BLOCKED, DYING, HELD, KINDS, LAPSED, Chunk
+from strandline.views.queue import codec
 from strandline.views.queue.codec import (
     BURY,
     CLAIM,
@@ -44,9 +44,11 @@ from strandline.views.queue.codec import (
     Seqs,
     Word,
 )
-from strandline.views.queue.jobs import Jobs
-from strandline.views.queue.leases import Terms
-from strandline.views.queue.survey import Statement
+from strandline.views.queue.state import chunk_codec, lease_snapshot
+from strandline.views.queue.state.job_chunk import BLOCKED, DYING, HELD, KINDS, LAPSED, Chunk
+from strandline.views.queue.state.lease_snapshot import Statement
+from strandline.views.queue.state.leases import Terms
+from strandline.views.queue.state.transitions import Jobs
 from strandline.views.view import Rows, Seen, World
 
 JOBS, LEASES = 0, 1
@@ -205,7 +207,7 @@ class QueueFold:
             found = session.read(self._chunk_page(number))
             if found is None:
                 raise Corrupt(f"chunk {number} of a queue is missing", path="a page")
-            self.jobs.board.adopt(pages.decode(number, found))
+            self.jobs.board.adopt(chunk_codec.decode(number, found))
         self._load_rest(rest)
         self._count_memory()
 
@@ -214,7 +216,7 @@ class QueueFold:
         board = self.jobs.board
         for number in sorted(board.changed):
             board.trim(number)
-            session.write(self._chunk_page(number), pages.encode(board.chunks[number]))
+            session.write(self._chunk_page(number), chunk_codec.encode(board.chunks[number]))
         for number in sorted(board.dropped):
             session.delete(self._chunk_page(number))
         board.changed.clear()
@@ -293,7 +295,7 @@ class QueueFold:
         elif word.kind == PAUSE:
             self.paused = word.number != 0
         elif word.kind == SURVEY:
-            statement = survey.decode(word.text)
+            statement = lease_snapshot.decode(word.text)
             if statement is not None:
                 self._take(seq, statement)
 
@@ -304,9 +306,9 @@ class QueueFold:
             buried = np.frombuffer(statement.buried, dtype="<i8")
             self.burial = Burial(statement.burial, buried) if len(buried) else None
             self._begun = (seq, self.spoken)
-        live = survey.live_of(statement)
+        live = lease_snapshot.live_of(statement)
         self.jobs.keep_only(live, statement.first, statement.following)
-        self.jobs.restore(survey.claimed(statement), survey.terms_of(statement))
+        self.jobs.restore(lease_snapshot.claimed(statement), lease_snapshot.terms_of(statement))
         if statement.last and self._begun[0] == (statement.begin or seq):
             self.survey_begin, self.survey_end = self._begun[0], seq
             self.survey_bytes = self.spoken = self.spoken - self._begun[1]

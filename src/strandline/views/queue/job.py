@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from strandline.record import Record
-from strandline.topic.topic import Topic
+from strandline.log.topic.topic import Topic
+from strandline.records import Record
 from strandline.views.queue.codec import foreign
 
 NOBODYS = -1

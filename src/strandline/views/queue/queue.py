@@ -18,24 +18,26 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from strandline.errors import Invalid
-from strandline.topic.arguments import check_whole
-from strandline.topic.topic import Topic
-from strandline.views.host import Host
-from strandline.views.queue import expiry, options, purging, putting
-from strandline.views.queue.bell import Bell
-from strandline.views.queue.bounds import Bounds
-from strandline.views.queue.chunk import BLOCKED, DELAYED, DYING, HELD, LAPSED, READY
-from strandline.views.queue.claiming import Asker, Claiming
+from strandline.log.topic.topic import Topic
+from strandline.log.topic.validation import check_whole
+from strandline.views.queue import expiry, job_options
+from strandline.views.queue import purge as queue_purge
+from strandline.views.queue import put as queue_put
+from strandline.views.queue.acks import Settling, lease_ms_of
+from strandline.views.queue.claim import Asker, Claiming
 from strandline.views.queue.codec import NO_SEQS, PAUSE, PRIORITY, Word, encode_word
-from strandline.views.queue.dead import DeadLetters
+from strandline.views.queue.dead_letters import DeadLetters
 from strandline.views.queue.fold import JOBS, LEASES, QueueFold
 from strandline.views.queue.job import Held, Job, Put, QueueStatistics, Settled, Ticket, Waiting
-from strandline.views.queue.options import Key
-from strandline.views.queue.purging import JobFilter
-from strandline.views.queue.settling import Settling, lease_ms_of
+from strandline.views.queue.job_options import Key
+from strandline.views.queue.log_trim import Upkeep
+from strandline.views.queue.notifier import Bell
+from strandline.views.queue.purge import JobFilter
+from strandline.views.queue.queue_bounds import Bounds
+from strandline.views.queue.state.job_chunk import BLOCKED, DELAYED, DYING, HELD, LAPSED, READY
 from strandline.views.queue.times import checked_wait
-from strandline.views.queue.upkeep import Upkeep
 from strandline.views.view import Draft
+from strandline.views.view_runner import Host
 
 CLAIM_MAX = 10_000
 """Jobs of one claim."""
@@ -109,11 +111,15 @@ class Queue:
         tag: str | None = None,
     ) -> list[Put]:
         """Put jobs, all or none; those whose key is taken are answered with the job that has it."""
-        job = options.job_of(self._clock.now_us(), priority=priority, delay=delay, at=at, ttl=ttl)
-        plain = options.plain_keys(keys, len(data))
-        metas = options.metas_of(job, len(data), keys=plain, groups=groups, priorities=priorities)
+        job = job_options.job_of(
+            self._clock.now_us(), priority=priority, delay=delay, at=at, ttl=ttl
+        )
+        plain = job_options.plain_keys(keys, len(data))
+        metas = job_options.metas_of(
+            job, len(data), keys=plain, groups=groups, priorities=priorities
+        )
         self._bounds.admit(len(data))
-        found = putting.put(self._host, putting.Batch(data, plain, metas, tag))
+        found = queue_put.put(self._host, queue_put.Batch(data, plain, metas, tag))
         self._bounds.enforce_caps()
         self._bell.ring()
         return found
@@ -130,7 +136,7 @@ class Queue:
         of seqs (both ends included), or both; how many. Jobs in flight are left to their workers.
         """
         chosen = JobFilter(tag=tag, from_seq=from_seq, to_seq=to_seq).checked()
-        purged = purging.purge(self._host, chosen, dry_run=dry_run)
+        purged = queue_purge.purge(self._host, chosen, dry_run=dry_run)
         self._bell.ring()
         return purged
 
@@ -145,7 +151,7 @@ class Queue:
         if not 1 <= max <= CLAIM_MAX:
             raise Invalid(f"claim 1 to {CLAIM_MAX} jobs, not {max}")
         lease_ms = None if lease is None else lease_ms_of(lease)
-        asker = Asker(options.plain_worker(worker), max, lease_ms)
+        asker = Asker(job_options.plain_worker(worker), max, lease_ms)
         return self._claiming.claim(asker, checked_wait(wait_s))
 
     def ack(self, job: Held) -> bool:
@@ -174,7 +180,7 @@ class Queue:
 
     def held(self, worker: str, seqs: Sequence[int]) -> list[Ticket]:
         """Those of these jobs that a worker holds: for whoever knows no more than their seqs."""
-        return self._settling.tickets(options.plain_worker(worker), seqs)
+        return self._settling.tickets(job_options.plain_worker(worker), seqs)
 
     def in_hand(self, jobs: Sequence[Held]) -> list[bool]:
         """Which of these are still under their lease, and it has not run out."""
@@ -182,7 +188,7 @@ class Queue:
 
     def release(self, worker: str) -> int:
         """Give back all that a worker holds, as when its connection is lost; how many jobs."""
-        plain = options.plain_worker(worker)
+        plain = job_options.plain_worker(worker)
         if not plain:
             raise Invalid("name the worker whose jobs are to be given back")
         return self._settling.release(plain)

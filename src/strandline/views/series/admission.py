@@ -4,15 +4,15 @@
     future    at is more than ``future_max`` after the clock
 
 ``future_max`` and retention by the clock need to know what the clock says in the unit of ``at``, so
-they are options of series that count in a unit of time (``view_config.py``).
+they are options of series that count in a unit of time (``config/view_config.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from strandline.config.view_config import SeriesConfig
 from strandline.errors import PointsRefused
-from strandline.view_config import SeriesConfig
 from strandline.views.series.meta import AT_MAX, AT_MIN
 from strandline.views.series.values import RefusedPoint
 

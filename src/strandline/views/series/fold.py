@@ -1,12 +1,12 @@
 """The fold of a series: points in, selections out. Owned by one thread.
 
-What it keeps: of every source the newest point and a tail (source.py), the index of the rest
+What it keeps: of every source the newest point and a tail (source_state.py), the index of the rest
 (index.py), the floor, and counts. Payloads of at most ``inline_bytes`` are kept with their points,
 so that a source is read from its own blocks; they are copies of what the log has. Others stay
 there.
 
 Points before the floor are invisible from the record on that raised it. Their index entries go
-later, step by step (sweep.py), and their seqs wait in ``gone`` until the log has let them go.
+later, step by step (index_trim.py), and their seqs wait in ``gone`` until the log has let them go.
 
 Neither the layout of the index nor what is in memory can be seen from outside, so the digest is
 made of the live points in order, the newest of each source, and the floor. A source whose newest
@@ -26,12 +26,12 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from pyroaring import BitMap64
 
-from strandline.memory import Share
-from strandline.reservoir.map.map import PagedMap
+from strandline.config.memory_budget import Share
+from strandline.config.view_config import SeriesConfig
+from strandline.reservoir.btree.btree_map import PagedMap
 from strandline.reservoir.session import Session
-from strandline.view_config import SeriesConfig
 from strandline.views.series.block import Bounds, Points
-from strandline.views.series.decoded import Decoded
+from strandline.views.series.block_cache import Decoded
 from strandline.views.series.index import Index, LatePoint
 from strandline.views.series.meta import (
     AT_MAX,
@@ -47,13 +47,8 @@ from strandline.views.series.meta import (
     points_of,
 )
 from strandline.views.series.payloads import Payload
-from strandline.views.series.source import (
-    PAYLOAD_BYTES,
-    TAIL_BYTES,
-    Source,
-    memory_of,
-)
-from strandline.views.series.sources import Sources
+from strandline.views.series.source_state import PAYLOAD_BYTES, TAIL_BYTES, Source, memory_of
+from strandline.views.series.source_table import Sources
 from strandline.views.view import Rows, Seen, World
 
 _BLOCKS, _LATE, _SOURCES = range(3)

@@ -28,7 +28,8 @@ from itertools import chain, islice
 
 from pyroaring import BitMap64
 
-from strandline.reservoir.map.map import PagedMap
+from strandline.reservoir.btree.btree_map import PagedMap
+from strandline.views.series.adaptive_spacing import CAPACITY, HIGH, Tuning
 from strandline.views.series.block import (
     ALL,
     Bounds,
@@ -40,12 +41,11 @@ from strandline.views.series.block import (
     squeeze,
     unpack,
 )
-from strandline.views.series.decoded import Decoded
+from strandline.views.series.block_cache import Decoded
+from strandline.views.series.block_queue import Entry, Pending, Portion
 from strandline.views.series.meta import AT_MAX, AT_MIN
 from strandline.views.series.payloads import Payload
-from strandline.views.series.pending import Entry, Pending, Portion
-from strandline.views.series.source import Source
-from strandline.views.series.tuning import CAPACITY, HIGH, Tuning
+from strandline.views.series.source_state import Source
 
 _KEY = struct.Struct(">QQQ")
 _KIND = struct.Struct("<I")

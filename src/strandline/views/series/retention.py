@@ -1,7 +1,7 @@
 """Retention: raise the floor, forget what is below, let the log forget it.
 
     1  a record raises the floor: from here on nothing below is seen, now or in any replay
-    2  the index drops what is below, a step at a time (sweep.py), and remembers its seqs
+    2  the index drops what is below, a step at a time (index_trim.py), and remembers its seqs
     3  the log lets those records go, as far as views are saved; the rest waits for the next turn,
        and all of them as long as the topic has other views
 
@@ -15,13 +15,13 @@ from itertools import islice, takewhile
 
 from pyroaring import BitMap64
 
-from strandline.view_config import KINDS
+from strandline.config.view_config import KINDS
 from strandline.views.series import meta
 from strandline.views.series.admission import due_floor
 from strandline.views.series.fold import SeriesFold
+from strandline.views.series.index_trim import sweep
 from strandline.views.series.meta import AT_MIN, FLOOR
-from strandline.views.series.reading import SeriesHost
-from strandline.views.series.sweep import sweep
+from strandline.views.series.point_reader import SeriesHost
 from strandline.views.series.values import Retained
 from strandline.views.view import Draft
 

@@ -29,14 +29,15 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple, overload
 
 from strandline.errors import Invalid, PointsRefused, StrandlineError
-from strandline.record import Appended
-from strandline.views.series import meta, reading, retention
+from strandline.records import Appended
+from strandline.views.series import meta, point_reader, retention
 from strandline.views.series.admission import ceiling_of, refusal, refusals
 from strandline.views.series.block import Bounds
 from strandline.views.series.fold import SeriesFold, route_of
 from strandline.views.series.meta import AT_MAX, AT_MIN, NORMAL
-from strandline.views.series.reading import SeriesHost
-from strandline.views.series.source import PAYLOAD_BYTES, POINT_BYTES, SOURCE_BYTES
+from strandline.views.series.payload_versions import PayloadVersions, check_version
+from strandline.views.series.point_reader import SeriesHost
+from strandline.views.series.source_state import PAYLOAD_BYTES, POINT_BYTES, SOURCE_BYTES
 from strandline.views.series.values import (
     AppendedPoints,
     Available,
@@ -49,7 +50,6 @@ from strandline.views.series.values import (
     check_limit,
     name_of,
 )
-from strandline.views.series.versions import PayloadVersions, check_version
 from strandline.views.view import Draft
 
 _FLOOR_STEPS = 100
@@ -192,8 +192,8 @@ class Series:
     ) -> dict[bytes, list[Point]]:
         """The same of all sources that have such points, in order of their names."""
         bounds = _bounds(start, end, limit)
-        found = reading.select_all(self._host, bounds, limit)
-        lists = reading.fetch(self._host, list(found), list(found.values()))
+        found = point_reader.select_all(self._host, bounds, limit)
+        lists = point_reader.fetch(self._host, list(found), list(found.values()))
         return dict(zip(found, lists, strict=True))
 
     def range_from_available(
@@ -247,17 +247,17 @@ class Series:
                 names = fold.names(start, end)
         else:
             names = [name_of(each) for each in dict.fromkeys(sources)]
-        each = (reading.visit(self._host, name, bounds, limit) for name in names)
+        each = (point_reader.visit(self._host, name, bounds, limit) for name in names)
         return itertools.chain.from_iterable(each)
 
     def latest(self, source: SourceName) -> Point | None:
         """The point of a source with the greatest at, of equal ones the last to come."""
         name = name_of(source)
-        return reading.newest(self._host, name)
+        return point_reader.newest(self._host, name)
 
     def read_latest(self) -> dict[bytes, Point]:
         """The same of every source that has points, in order of their names."""
-        return reading.newest_of_all(self._host)
+        return point_reader.newest_of_all(self._host)
 
     def earliest(
         self, sources: Iterable[SourceName] | None = None, start: int = AT_MIN
@@ -301,8 +301,8 @@ class Series:
             return _statistics(fold, self._refused)
 
     def _range(self, names: list[bytes], bounds: Bounds, limit: int) -> list[list[Point]]:
-        found = reading.select(self._host, names, bounds, limit)
-        return reading.fetch(self._host, names, found)
+        found = point_reader.select(self._host, names, bounds, limit)
+        return point_reader.fetch(self._host, names, found)
 
     def _admit(self, sources: int, payloads: list[bytes]) -> None:
         """Ask for the memory that points will take."""

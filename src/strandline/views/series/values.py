@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from strandline.errors import Invalid
-from strandline.record import Appended
+from strandline.records import Appended
 from strandline.views.series.meta import AT_MAX, AT_MIN
 
 SourceName = int | str | bytes

@@ -1,1 +1,1 @@
-"""An event table: records with a schema, in columns that can be asked."""
+"""Event tables: records with a schema, stored in columns."""

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.lake.typed import EPOCH
+from strandline.lake.files.typed_columns import EPOCH
 from strandline.views.table.condition import (
     And,
     Compare,

@@ -2,7 +2,7 @@
 
     active      rows that came last                             memtable.py
     passives    older ones, full, each on its way into a file, oldest first
-    segments    files, with the rows up to ``segments.flushed``  files/segments.py
+    segments    files, with the rows up to ``segments.flushed``  views/table/files/file_set.py
     hidden      seqs that were deleted though a file or memory has them
 
 Every row is seen once: when a passive's file is committed and ``settle`` has not taken the passive
@@ -32,21 +32,21 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 from xxhash import xxh3_64_intdigest, xxh3_128_intdigest
 
+from strandline.config.view_config import TableConfig
 from strandline.errors import Corrupt
 from strandline.reservoir.session import Session
 from strandline.schema import NO_SCHEMA, Schema
-from strandline.view_config import TableConfig
-from strandline.views.account import Account
+from strandline.views.memory_account import Account
 from strandline.views.table import pages
 from strandline.views.table.condition import Compare, Condition, fields_of
+from strandline.views.table.control_records import MARK, change_of
 from strandline.views.table.evaluate import mask
+from strandline.views.table.files.file_set import Segments
 from strandline.views.table.files.layout import OWN_ID
-from strandline.views.table.files.segments import Segments
-from strandline.views.table.marks import MARK, change_of
 from strandline.views.table.memtable import Chunk, MemTable
-from strandline.views.table.pinned import PinnedTable
 from strandline.views.table.rows import arrow_schema, misfits_among
 from strandline.views.table.snapshot import SEQ, TS
+from strandline.views.table.table_snapshot import PinnedTable
 from strandline.views.view import FilesLost, Rows, World
 
 _RAM_MIN = 1024 * 1024

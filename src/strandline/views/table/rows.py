@@ -27,9 +27,9 @@ import numpy as np
 import pyarrow as pa
 from msgspec import UNSET, UnsetType
 
-from strandline.lake.typed import ARROW, EPOCH, array_of
+from strandline.lake.files.typed_columns import ARROW, EPOCH, array_of
 from strandline.schema import Kind, Schema
-from strandline.views.table.coding import VARIANT
+from strandline.views.table.dictionary import VARIANT
 from strandline.views.table.snapshot import CONTEXT, CORE, SEQ, TS
 from strandline.views.table.validation import validator_of
 from strandline.views.view import Rows

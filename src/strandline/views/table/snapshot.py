@@ -13,8 +13,8 @@ import msgspec
 import pyarrow as pa
 
 from strandline.schema import Schema
-from strandline.views.table.apart import Apart
 from strandline.views.table.condition import Condition
+from strandline.views.table.external_scan import Apart
 
 SEQ, TS, CONTEXT = "seq", "ts", "context"
 

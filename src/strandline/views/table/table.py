@@ -18,16 +18,16 @@ from typing import Any
 import msgspec
 
 from strandline.errors import Invalid
-from strandline.record import Appended
+from strandline.records import Appended
 from strandline.schema import Schema
-from strandline.views.host import Host
-from strandline.views.table import definitions, marks
+from strandline.views.table import control_records, schema_evolution
 from strandline.views.table.condition import Condition
 from strandline.views.table.fold import TableFold, seqs_matching
-from strandline.views.table.pinned import PinnedTable
-from strandline.views.table.upkeep import Upkeep
+from strandline.views.table.maintenance import Upkeep
+from strandline.views.table.table_snapshot import PinnedTable
 from strandline.views.table.validation import Validator, validator_of
 from strandline.views.view import Draft
+from strandline.views.view_runner import Host
 
 Event = Mapping[str, Any] | bytes | str
 
@@ -86,12 +86,12 @@ class Table:
 
         ``version`` must be the one that comes of it. With ``new`` the table may have none yet.
         """
-        wanted = definitions.check_fields(fields)
+        wanted = schema_evolution.check_fields(fields)
         made: list[Schema] = []
 
         def decide(fold: TableFold) -> Draft | None:
             made[:] = [_next(self.name, fold.schema, wanted, version, new=new)]
-            return None if made[0] == fold.schema else marks.schema_draft(made[0])
+            return None if made[0] == fold.schema else control_records.schema_draft(made[0])
 
         self._host.decide(decide)
         topic = self._host.topics[0]
@@ -133,7 +133,7 @@ class Table:
         def decide(fold: TableFold) -> Draft | None:
             nonlocal count
             count = len(seqs_matching(fold.snapshot(), where))
-            return marks.delete_draft(where) if count else None
+            return control_records.delete_draft(where) if count else None
 
         self._host.decide(decide)
         return count
@@ -187,7 +187,7 @@ def _next(
 ) -> Schema:
     if new and schema.version:
         raise Invalid(f"event {name!r} is already defined, in version {schema.version}")
-    made = definitions.check_change(schema, wanted)
+    made = schema_evolution.check_change(schema, wanted)
     if version is not None and version != made.version:
         raise Invalid(
             f"event {name!r} would be defined in version {made.version}, not {version}: say the "

@@ -1,6 +1,7 @@
 """Rows of an older version of a table, told in a newer one. Pure.
 
-What ``definitions.py`` allows is all there is: a field that the older version lacks is null, whole
+What ``schema_evolution.py`` allows is all there is: a field that the older version lacks is null,
+whole
 numbers become floating ones, a day becomes its first moment in UTC, and an enum that is a string by
 now is plain text; one with more variants has their dictionary. A column that needs no change is
 handed on as it is, dictionaries too.
@@ -14,9 +15,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from strandline.lake.typed import ARROW
+from strandline.lake.files.typed_columns import ARROW
 from strandline.schema import Schema, field_of, kind_of
-from strandline.views.table.coding import as_variants
+from strandline.views.table.dictionary import as_variants
 from strandline.views.table.snapshot import CORE
 
 

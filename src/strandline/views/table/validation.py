@@ -6,8 +6,8 @@ type (``schema.py``), and null is for optional fields alone.
 Most events fit: a type made for the schema decodes them, and that is all there is to it but for
 four things that the type cannot see. If it refuses an event, or one of the four is in doubt, the
 event is decoded by a wider type and looked at field by field: either all is well (a day where a
-moment is usual), or the error says what is not and why (``refusal.py``). The second way alone
-decides; the first is a short cut.
+moment is usual), or the error says what is not and why (``validation_errors.py``). The second way
+alone decides; the first is a short cut.
 
 **A field that comes twice** is seen by counting quotation marks. A key has two, text has two more,
 and nothing else has any but escaped ones: if an event has as many as its row must have, there is no
@@ -42,7 +42,7 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import astuple
 
 from strandline.errors import Invalid
-from strandline.lake.typed import (
+from strandline.lake.files.typed_columns import (
     JSON,
     MISFITS,
     U64_MAX,
@@ -55,7 +55,7 @@ from strandline.lake.typed import (
     row_type,
 )
 from strandline.schema import Kind, KindName, Schema
-from strandline.views.table.refusal import keys_twice, refusal
+from strandline.views.table.validation_errors import keys_twice, refusal
 
 BLOCK = 128
 """Events that are looked at together: few enough to look again at each when one is in doubt."""

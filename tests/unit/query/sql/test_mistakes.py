@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from strandline.errors import Invalid
-from strandline.query.problems import Mistake
+from strandline.query.language.errors import Mistake
 from strandline.query.sql.sandbox import SHARED
 from tests.unit.query.sql.asking import ask
 from tests.unit.store.world import World

@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from strandline.query.problems import Mistake
+from strandline.query.language.errors import Mistake
 from strandline.query.sql import statement
 from strandline.query.sql.functions import FUNCTIONS
 from strandline.query.sql.sandbox import SHARED

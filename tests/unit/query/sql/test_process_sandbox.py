@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from strandline.config.settings import MIB
 from strandline.errors import Closed, Invalid, MemoryPressure, StrandlineError
-from strandline.query.interrupt import Interrupt
+from strandline.query.execute.interrupt import Interrupt
 from strandline.query.sql.process_sandbox import ProcessSandbox, QueryProcesses
 from strandline.query.sql.sql import sql, stream
-from strandline.settings import MIB
 from strandline.store import Store
 from tests.unit.store.world import World
 
@@ -117,7 +117,7 @@ def test_what_fails_while_rows_are_read_here_is_raised_as_it_was(processes, stor
         yield from ()
         raise Closed("the topic is gone")
 
-    monkeypatch.setattr("strandline.query.sql.topics.scan", broken)
+    monkeypatch.setattr("strandline.query.sql.relations.topic.scan", broken)
 
     with pytest.raises(Closed, match="the topic is gone"):
         ask(processes, store, "SELECT count(key) FROM orders WHERE seq > 1")

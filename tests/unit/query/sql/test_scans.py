@@ -12,17 +12,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from strandline.config.settings import MIB
 from strandline.errors import MemoryPressure
+from strandline.query.sql.as_of import pin
 from strandline.query.sql.dataset import RelationDataset
 from strandline.query.sql.filters import Comparison, Every, Some, Where
 from strandline.query.sql.names import Names
-from strandline.query.sql.positions import pin
-from strandline.query.sql.relation import Relation
+from strandline.query.sql.relations.event_table import condition_of
+from strandline.query.sql.relations.relation import Relation
 from strandline.query.sql.sandbox import SHARED, Sandbox
 from strandline.query.sql.sql import sql, stream
 from strandline.query.sql.statement import read
-from strandline.query.sql.tables import condition_of
-from strandline.settings import MIB
 from strandline.store import Store
 from strandline.views.table.condition import Compare
 from tests.unit.query.sql.asking import ask

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import Invalid
-from strandline.query.problems import Mistake
+from strandline.query.language.errors import Mistake
 from strandline.query.sql import statement
 from strandline.query.sql.sandbox import SHARED
 

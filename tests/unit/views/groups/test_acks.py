@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import Closed, Fenced, Invalid, TopicFull
-from strandline.topic.topic import Topic
-from strandline.views.groups.dead import META_BYTES_MAX, origin_of
+from strandline.log.topic.topic import Topic
+from strandline.views.groups.dead_letters import META_BYTES_MAX, origin_of
 from tests.unit.views.groups.world import LEASE_S, TOPIC, GroupWorld, seqs
 
 

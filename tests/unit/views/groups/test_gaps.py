@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.settings import SegmentSettings
-from strandline.testing.choices import Oldest
+from strandline.config.settings import SegmentSettings
+from strandline.testing.crash_choices import Oldest
 from tests.unit.views.groups.world import LEASE_S, GroupWorld, seqs
 
 

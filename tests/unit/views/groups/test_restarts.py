@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from strandline.errors import Closed, Fenced, Unavailable
-from strandline.testing.choices import Newest, Oldest
+from strandline.testing.crash_choices import Newest, Oldest
 from strandline.views.groups.offsets import Entry, Offsets, encode
 from tests.unit.views.groups.world import GROUP, LEASE_S, TOPIC, GroupWorld, failing_once, seqs
 

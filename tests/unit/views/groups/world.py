@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from strandline.errors import Unavailable
-from strandline.testing.choices import Choices
-from strandline.topic.topic import Topic
-from strandline.views.groups.group import Group
-from strandline.views.groups.groups import Groups
-from strandline.views.groups.keeping import PREFIX
+from strandline.log.topic.topic import Topic
+from strandline.testing.crash_choices import Choices
+from strandline.views.groups.consumer_group import Group
+from strandline.views.groups.group_registry import Groups
 from strandline.views.groups.member import Delivery
+from strandline.views.groups.offset_store import PREFIX
 from strandline.views.groups.offsets import Offsets, decode
 from strandline.views.kv.kv import Kv
 from tests.unit.store import world

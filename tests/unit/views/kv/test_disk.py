@@ -5,7 +5,13 @@ from __future__ import annotations
 
 import random
 
-from strandline.settings import KIB, LakeSettings, ReservoirSettings, SegmentSettings, ViewSettings
+from strandline.config.settings import (
+    KIB,
+    LakeSettings,
+    ReservoirSettings,
+    SegmentSettings,
+    ViewSettings,
+)
 from strandline.testing.sim_disk import SimDisk
 from strandline.views.kv.values import Delete
 from strandline.views.view import Draft

@@ -10,13 +10,13 @@ import sys
 
 import pytest
 
-from strandline.memory import Share
-from strandline.record import Record
+from strandline.config.memory_budget import Share
+from strandline.config.view_config import KvConfig
+from strandline.records import Record
 from strandline.reservoir.reservoir import Reservoir
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_objects import SimObjects
-from strandline.view_config import KvConfig
-from strandline.views.kv import meta
+from strandline.views.kv import meta_codec
 from strandline.views.kv.fold import KvFold
 from strandline.views.view import Rows, World
 
@@ -35,12 +35,12 @@ def _history(seed: int, count: int) -> list[Record]:
         key: bytes | None = draw.choice(KEYS)
         said: bytes | None = None
         if kind < 0.3:
-            said = meta.DELETED
+            said = meta_codec.DELETED
         elif kind < 0.5:
-            said = meta.encode(meta.Until(draw.randrange(1, 1000)))
+            said = meta_codec.encode(meta_codec.Until(draw.randrange(1, 1000)))
         elif kind < 0.55 and seq > SAVED_EVERY:
             saved = (seq - 1) // SAVED_EVERY * SAVED_EVERY
-            key, said = None, meta.encode(meta.Forgotten(draw.randrange(1, saved + 1)))
+            key, said = None, meta_codec.encode(meta_codec.Forgotten(draw.randrange(1, saved + 1)))
         data = draw.randbytes(draw.randrange(20))
         records.append(Record(seq=seq, ts=seq * 10, data=data, key=key, meta=said))
     return records
@@ -283,12 +283,12 @@ def test_the_digest_tells_versions_apart():
 
 
 def _put(seq, *, key=b"k", data=b"v", ts=10, expires_us=0) -> Record:
-    return Record(seq=seq, ts=ts, data=data, key=key, meta=meta.until(expires_us))
+    return Record(seq=seq, ts=ts, data=data, key=key, meta=meta_codec.until(expires_us))
 
 
 def _delete(seq, *, key=b"k") -> Record:
-    return Record(seq=seq, ts=seq * 10, data=b"", key=key, meta=meta.DELETED)
+    return Record(seq=seq, ts=seq * 10, data=b"", key=key, meta=meta_codec.DELETED)
 
 
 def _forgotten(seq, *, through) -> Record:
-    return Record(seq=seq, ts=10, data=b"", meta=meta.encode(meta.Forgotten(through)))
+    return Record(seq=seq, ts=10, data=b"", meta=meta_codec.encode(meta_codec.Forgotten(through)))

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
+from strandline.config.settings import MIB, LimitSettings, ViewSettings
 from strandline.errors import MemoryPressure, TooLarge
-from strandline.settings import MIB, LimitSettings, ViewSettings
 from strandline.views.view import Draft
 from tests.unit.views.kv.world import World, digest, host_of, kv_of, rebuilt_digest
 

@@ -7,8 +7,8 @@ import pytest
 from pyroaring import BitMap64
 
 from strandline.errors import Conflict, Invalid, NotFound, TooLarge
-from strandline.views.kv import meta
-from strandline.views.kv.slot import INLINE_BYTES_MAX
+from strandline.views.kv import meta_codec
+from strandline.views.kv.key_state import INLINE_BYTES_MAX
 from tests.unit.views.kv.world import NAME, World, host_of, kv_of, save
 
 
@@ -130,8 +130,8 @@ def test_a_plain_append_with_a_key_is_a_put_whatever_its_meta():
 
     topic.append(b"1", key="ada")
     topic.append(b"2", key="bob", meta=b"something of my own")
-    topic.append(b"3", key="eve", meta=meta.MARK + b"but not readable")
-    topic.append(b"4", key="joe", meta=meta.encode(meta.Until(-5)))
+    topic.append(b"3", key="eve", meta=meta_codec.MARK + b"but not readable")
+    topic.append(b"4", key="joe", meta=meta_codec.encode(meta_codec.Until(-5)))
     topic.append(b"not for the view")
     topic.append(b"nor this", key=b"")
 

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from strandline.errors import Invalid
-from strandline.views.kv.slot import INLINE_BYTES_MAX
+from strandline.views.kv.key_state import INLINE_BYTES_MAX
 from strandline.views.view import Draft
 from tests.unit.views.kv.world import World, forgetful_kv_of, host_of, kv_of, save
 

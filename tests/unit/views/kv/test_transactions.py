@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from strandline.errors import Closed, Conflict, Invalid
-from strandline.views.kv.decisions import Write
+from strandline.views.kv.conditions import Write
 from strandline.views.kv.values import Delete, Put
 from tests.unit.views.kv.world import NAME, World, kv_of
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from strandline.config.view_config import KvConfig
 from strandline.store import Store
-from strandline.view_config import KvConfig
-from strandline.views import kinds
-from strandline.views.host import Host
+from strandline.views import view_types
 from strandline.views.kv.fold import KvFold
 from strandline.views.kv.kv import Kv
 from strandline.views.view import World as Surroundings
+from strandline.views.view_runner import Host
 from tests.unit.store import world
 
 NAME = "profiles"
@@ -25,7 +25,7 @@ def forgetful_kv_of(store: Store, ram_bytes: int, **options: object) -> Kv:
     def fold(config: KvConfig, surroundings: Surroundings) -> KvFold:
         return KvFold(config, surroundings._replace(ram_bytes=ram_bytes, spill=None))
 
-    found = store.views.open(kinds.KV._replace(fold=fold), NAME, options)
+    found = store.views.open(view_types.KV._replace(fold=fold), NAME, options)
     assert isinstance(found, Kv)
     return found
 

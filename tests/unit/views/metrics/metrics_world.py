@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from strandline.memory import Share
+from strandline.config.memory_budget import Share
+from strandline.config.view_config import MetricsConfig
 from strandline.reservoir.reservoir import Reservoir
 from strandline.store import Store
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_objects import SimObjects
-from strandline.view_config import MetricsConfig
-from strandline.views.host import Host
 from strandline.views.metrics.fold import MetricsFold
 from strandline.views.metrics.metrics import Metrics
-from strandline.views.metrics.tail import Tail
+from strandline.views.metrics.storage.tail import Tail
+from strandline.views.open_view import Kind
 from strandline.views.view import Draft, Rows, World
-from strandline.views.views import Kind
+from strandline.views.view_runner import Host
 
 NAME = "telemetry"
 SECOND = 1_000_000_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strandline.settings import ViewSettings
+from strandline.config.settings import ViewSettings
 from tests.unit.store.world import World
 from tests.unit.views.metrics.metrics_world import NAME, SECOND, host_of, open_metrics
 

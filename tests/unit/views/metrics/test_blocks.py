@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.errors import Corrupt
-from strandline.views.metrics.block import Points, decode, encode, joined, no_points
-from strandline.views.metrics.index import ENTRY, EXACT, entry_of
-from strandline.views.metrics.kinds import Kind, to_bits
-from strandline.views.metrics.overlap import contested, in_order, touching, undisturbed
-from strandline.views.metrics.runs import _cuts
+from strandline.views.metrics.storage.block import Points, decode, encode, joined, no_points
+from strandline.views.metrics.storage.block_index import ENTRY, EXACT, entry_of
+from strandline.views.metrics.storage.overlap import contested, in_order, touching, undisturbed
+from strandline.views.metrics.storage.runs import _cuts
+from strandline.views.metrics.value_types import Kind, to_bits
 
 ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 30), st.integers(0, 9)), max_size=60)
 SPANS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 8)), max_size=8).map(

@@ -217,7 +217,7 @@ def test_groups_have_the_tags_that_are_asked_for(it):
 
 
 def test_many_windows_are_made_in_steps(it, monkeypatch):
-    monkeypatch.setattr("strandline.views.metrics.upkeep.POINTS_AT_ONCE", 9)
+    monkeypatch.setattr("strandline.views.metrics.rule_runner.POINTS_AT_ONCE", 9)
     it.write(*range(0, 1200, 20))
     it.to(1200)
     head = it.world.store.topic(NAME).head_seq

@@ -9,8 +9,8 @@ import weakref
 import numpy as np
 import pytest
 
+from strandline.config.settings import ViewSettings
 from strandline.errors import Invalid, MemoryPressure, StrandlineError, TooLarge, Unavailable
-from strandline.settings import ViewSettings
 from strandline.views.metrics.fold import MetricsFold
 from tests.unit.store.world import World
 from tests.unit.views.metrics.metrics_world import NAME, FoldWorld, host_of, open_metrics

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from strandline.config.settings import ViewSettings
 from strandline.errors import Invalid, NotFound
-from strandline.settings import ViewSettings
 from tests.unit.store.world import World
 from tests.unit.views.metrics.metrics_world import SECOND, open_metrics
 

@@ -8,10 +8,10 @@ import random
 import numpy as np
 import pytest
 
+from strandline.config.settings import ViewSettings
+from strandline.config.view_config import MetricsConfig
 from strandline.errors import Corrupt, Invalid
-from strandline.settings import ViewSettings
-from strandline.view_config import MetricsConfig
-from strandline.views.metrics.records import draft_floor, draft_points, draft_rule
+from strandline.views.metrics.ingest.record_codec import draft_floor, draft_points, draft_rule
 from strandline.views.metrics.rules import Downsample, Progress
 from strandline.views.view import Draft
 from tests.unit.store.world import World

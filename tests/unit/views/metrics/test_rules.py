@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import Invalid
-from strandline.views.metrics.kinds import INT64_MIN
 from strandline.views.metrics.rules import Downsample, Keep
+from strandline.views.metrics.value_types import INT64_MIN
 from tests.unit.views.metrics.metrics_world import NAME, SECOND, digest, rebuild
 from tests.unit.views.metrics.telemetry import Telemetry
 

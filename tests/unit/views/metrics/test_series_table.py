@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from strandline.errors import Invalid
 from strandline.views.metrics.names import canonical, tags_of
-from strandline.views.metrics.series import Matcher, SeriesTable
+from strandline.views.metrics.storage.series_index import Matcher, SeriesTable
 
 TAGS = st.dictionaries(st.sampled_from("abc"), st.sampled_from(["x", "y", "web-1"]), max_size=3)
 SERIES = st.lists(TAGS, max_size=12, unique_by=canonical)

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from strandline.config.settings import LimitSettings, ViewSettings
 from strandline.errors import Invalid, TooLarge
-from strandline.settings import LimitSettings, ViewSettings
 from tests.unit.store.world import World
 from tests.unit.views.metrics.metrics_world import NAME, SECOND, digest, open_metrics, rebuild
 

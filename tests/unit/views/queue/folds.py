@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from strandline.memory import Share
+from strandline.config.memory_budget import Share
+from strandline.config.view_config import QueueConfig
 from strandline.testing.sim_clock import SimClock
-from strandline.view_config import QueueConfig
 from strandline.views.queue import codec
 from strandline.views.queue.codec import Job, Word
 from strandline.views.queue.fold import JOBS, LEASES, QueueFold

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.views.queue import codec, survey
+from strandline.views.queue import codec
 from strandline.views.queue.codec import (
     BURY,
     CLAIM,
@@ -21,6 +21,7 @@ from strandline.views.queue.codec import (
     Job,
     Word,
 )
+from strandline.views.queue.state import lease_snapshot
 
 MOMENTS = st.integers(0, 2**63 - 1)
 JOBS = st.builds(
@@ -93,7 +94,7 @@ def test_foreign_records_are_no_words_and_never_a_failure(data, kind):
         assert len(set(found.seqs.tolist())) == len(found.seqs)
         assert min(found.seqs.tolist(), default=1) > 0
         if kind == SURVEY:
-            assert survey.decode(found.text) is None or data
+            assert lease_snapshot.decode(found.text) is None or data
 
 
 @pytest.mark.parametrize("seqs", [[5, 5], [3, 1, 3], [0], [-1, 4], [4, 0]])

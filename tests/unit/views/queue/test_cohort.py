@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from strandline.errors import StrandlineError
-from strandline.views.queue.claiming import Asker, deal
+from strandline.views.queue.claim import Asker, deal
 from tests.unit.views.queue.world import World, leases_of, queue_of
 
 DEADLINE_S = 20

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from strandline.views.queue.dead_letter_filter import Meant
 from strandline.views.queue.job import Ticket
-from strandline.views.queue.meant import Meant
 from tests.unit.views.queue.world import World, queue_of
 
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from strandline.config.memory_budget import Share
 from strandline.errors import Corrupt
-from strandline.memory import Share
-from strandline.views.queue import codec, survey
+from strandline.views.queue import codec
 from strandline.views.queue.codec import (
     ACKED,
     BURY,
@@ -30,7 +30,8 @@ from strandline.views.queue.codec import (
     Word,
 )
 from strandline.views.queue.fold import JOBS, LEASES, QueueFold
-from strandline.views.queue.survey import Span
+from strandline.views.queue.state import lease_snapshot
+from strandline.views.queue.state.lease_snapshot import Span
 from tests.unit.reservoir.map_pages import MemoryPages
 from tests.unit.views.queue.folds import SPACE, Entry, apply, job, make_fold, reloaded, word
 
@@ -122,11 +123,11 @@ class Author:
             self.now += 5  # some leases run out
             fold.look(self.now, 10**6)
         span = Span(begin, first, end)
-        said = survey.state(fold.jobs.board, fold.jobs.leases, span, rows_max=2)
+        said = lease_snapshot.state(fold.jobs.board, fold.jobs.leases, span, rows_max=2)
         if not begin:
             number, seqs = fold.burial or (0, NO_SEQS)
-            said = survey.opening(said, paused=fold.paused, burial=number, buried=seqs)
-        self.say(SURVEY, NO_SEQS, 0, survey.encode(said))
+            said = lease_snapshot.opening(said, paused=fold.paused, burial=number, buried=seqs)
+        self.say(SURVEY, NO_SEQS, 0, lease_snapshot.encode(said))
         return self.heads[LEASES], said.following
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from strandline.log.topic.topic import Topic
 from strandline.store import Store
-from strandline.topic.topic import Topic
-from strandline.views.host import Host
 from strandline.views.queue.fold import QueueFold
 from strandline.views.queue.queue import Queue
+from strandline.views.view_runner import Host
 from tests.unit.store import world
 
 NAME = "jobs"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from strandline.store import Store
-from strandline.views.series.reading import SeriesHost
+from strandline.views.series.point_reader import SeriesHost
 from strandline.views.series.series import Series
 from strandline.views.series.values import Point
 

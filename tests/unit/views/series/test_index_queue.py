@@ -6,13 +6,13 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import Unavailable
-from strandline.reservoir.map.map import PagedMap
+from strandline.reservoir.btree.btree_map import PagedMap
 from strandline.views.series import index as module
+from strandline.views.series.adaptive_spacing import CAPACITY, HIGH, LEVEL_MAX
 from strandline.views.series.block import Bounds
 from strandline.views.series.index import Index
 from strandline.views.series.meta import AT_MAX, AT_MIN
-from strandline.views.series.source import Source
-from strandline.views.series.tuning import CAPACITY, HIGH, LEVEL_MAX
+from strandline.views.series.source_state import Source
 from tests.unit.reservoir.map_pages import MemoryPages
 from tests.unit.store.world import World
 from tests.unit.views.series.series_world import ats, host_of, leave_no_room, open_series

@@ -10,10 +10,10 @@ import sys
 
 import pytest
 
+from strandline.config.settings import ViewSettings
 from strandline.errors import Invalid
-from strandline.settings import ViewSettings
 from strandline.views.series.block import Points
-from strandline.views.series.source import (
+from strandline.views.series.source_state import (
     BLOCK_BYTES,
     POINT_BYTES,
     SOURCE_BYTES,
@@ -21,7 +21,7 @@ from strandline.views.series.source import (
     Source,
     memory_of,
 )
-from strandline.views.series.sources import SEAL_MIN, SEAL_SHORT
+from strandline.views.series.source_table import SEAL_MIN, SEAL_SHORT
 from tests.unit.store.world import World
 from tests.unit.views.series.series_world import (
     ats,

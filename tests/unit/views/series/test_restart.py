@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import Invalid
-from strandline.testing.choices import Newest, Oldest
+from strandline.testing.crash_choices import Newest, Oldest
 from tests.unit.store.world import World
 from tests.unit.views.series.series_world import (
     ats,

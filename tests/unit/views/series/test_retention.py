@@ -6,10 +6,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from strandline.config.view_config import SeriesConfig
 from strandline.errors import Invalid
-from strandline.view_config import SeriesConfig
-from strandline.views.kinds import SERIES
-from strandline.views.series import meta, retention, sweep
+from strandline.views.series import index_trim, meta, retention
+from strandline.views.view_types import SERIES
 from tests.unit.store.world import World
 from tests.unit.views.series.series_world import ats, host_of, open_series, rebuild
 
@@ -291,7 +291,7 @@ def test_folding_what_is_left_gives_the_same():
 
 
 def test_a_sweep_that_is_cut_short_is_finished_by_the_next(monkeypatch):
-    monkeypatch.setattr(sweep, "STEP", 2)
+    monkeypatch.setattr(index_trim, "STEP", 2)
     world = World()
     gps = filled(world)
     gps.wait_for_pending()
@@ -301,7 +301,7 @@ def test_a_sweep_that_is_cut_short_is_finished_by_the_next(monkeypatch):
     gps.append("b", 200, b"")
     with host_of(world.store).reading() as fold:
         fold.floor = 100
-        steps = sweep.sweep(fold)
+        steps = index_trim.sweep(fold)
         for _ in range(3):
             next(steps)
         assert before - 240 < fold.points < before
@@ -314,13 +314,13 @@ def test_a_sweep_that_is_cut_short_is_finished_by_the_next(monkeypatch):
 
 
 def test_points_may_come_between_the_steps_of_a_sweep(monkeypatch):
-    monkeypatch.setattr(sweep, "STEP", 2)
+    monkeypatch.setattr(index_trim, "STEP", 2)
     world = World()
     gps = filled(world)
     host = host_of(world.store)
     with host.reading() as fold:
         fold.floor = 100
-        steps = sweep.sweep(fold)
+        steps = index_trim.sweep(fold)
 
     at = 200
     while True:

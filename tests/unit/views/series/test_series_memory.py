@@ -10,11 +10,11 @@ import tracemalloc
 
 import pytest
 
+from strandline.config.settings import ViewSettings
 from strandline.errors import MemoryPressure, Unavailable
-from strandline.reservoir.map.map import PagedMap
-from strandline.settings import ViewSettings
+from strandline.reservoir.btree.btree_map import PagedMap
 from strandline.views.series.fold import SeriesFold
-from strandline.views.series.source import POINT_BYTES, SOURCE_BYTES, Source
+from strandline.views.series.source_state import POINT_BYTES, SOURCE_BYTES, Source
 from tests.unit.store.world import World
 from tests.unit.views.series.series_world import host_of, leave_no_room, open_series, rebuild
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from strandline.schema import Schema
-from strandline.views.table.coding import VARIANT
+from strandline.views.table.dictionary import VARIANT
 from strandline.views.table.rows import arrow_schema, table_of
 from strandline.views.table.snapshot import CORE
 from strandline.views.table.upcast import upcast

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from strandline.store import Store
-from strandline.views.host import Host
 from strandline.views.table.fold import TableFold
 from strandline.views.table.table import Table
+from strandline.views.view_runner import Host
 from tests.unit.store import world
 
 NAME = "pay"

@@ -1,1 +1,1 @@
-"""The files of a table: Parquet and, beside each, a file of indexes by zone."""
+"""Files of a table: Parquet, and beside each a file of zone indexes."""

@@ -19,8 +19,8 @@ from contextlib import contextmanager
 import numpy as np
 import pyarrow as pa
 
-from strandline.memory import Share
-from strandline.views.table.files.opened import OpenFile
+from strandline.config.memory_budget import Share
+from strandline.views.table.files.table_file import OpenFile
 
 _OPEN_MAX = 256
 """Open files at most: each may be a descriptor."""

@@ -1,6 +1,7 @@
 """What is in a file of a table, and where files are. Pure.
 
-    topics/<table id, hex>/manifest/<number>.json                  as a topic's: lake/manifest.py
+    topics/<table id, hex>/manifest/<number>.json                  as a topic's:
+    lake/manifest/manifest.py
     topics/<table id, hex>/data/<first>-<last>-<content>.parquet   rows
     topics/<table id, hex>/zones/<the same name>.zones             indexes of its zones
 
@@ -22,10 +23,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from strandline.lake import keys
-from strandline.lake.typed import shape_of
+from strandline.lake import object_keys
+from strandline.lake.files.typed_columns import shape_of
 from strandline.schema import Schema
-from strandline.views.table.files.sorting import ORDER
+from strandline.views.table.files.row_order import ORDER
 from strandline.views.table.snapshot import CONTEXT, SEQ, TS
 
 FORMAT_VERSION = 1
@@ -67,7 +68,7 @@ def is_table(topic_id: int) -> bool:
 
 
 def side_folder(table_id: int) -> str:
-    return f"{keys.topic_folder(table_id)}/zones"
+    return f"{object_keys.topic_folder(table_id)}/zones"
 
 
 def side_key(table_id: int, name: str) -> str:
@@ -77,7 +78,7 @@ def side_key(table_id: int, name: str) -> str:
 
 def data_name(side: str) -> str:
     """The name of the file to which a file of indexes belongs."""
-    return keys.last_part(side).removesuffix(_SIDE)
+    return object_keys.last_part(side).removesuffix(_SIDE)
 
 
 def columns_of(schema: Schema) -> pa.Schema:

@@ -1,6 +1,7 @@
 """Writes one file of a table and its file of indexes, and uploads both.
 
-    1 rows into the spool, hashed on the way; the footer gets their checksums (``sums.py``); the
+    1 rows into the spool, hashed on the way; the footer gets their checksums (``checksums.py``);
+    the
       hash of all of it is part of the file's name
     2 the indexes into the object store, under that name
     3 the rows into the object store
@@ -19,18 +20,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from xxhash import xxh3_64_intdigest, xxh3_128
 
-from strandline.env.disk import ReadFile
-from strandline.env.objects import Objects
 from strandline.errors import Corrupt
-from strandline.lake import bounds, entry, keys
-from strandline.lake.entry import ColumnStats, LakeFile
-from strandline.lake.reader import LakeFileReader
-from strandline.lake.upload import Spool, Spooled
+from strandline.lake import object_keys
+from strandline.lake.file_upload import Spool, Spooled
+from strandline.lake.files import column_stats
+from strandline.lake.files.file_reader import LakeFileReader
+from strandline.lake.manifest import file_entry
+from strandline.lake.manifest.file_entry import ColumnStats, LakeFile
+from strandline.platform.disk import ReadFile
+from strandline.platform.objectstore.protocol import Objects
 from strandline.schema import Schema
-from strandline.views.table.files import layout, sides, sums
-from strandline.views.table.files.spooled import Columns
-from strandline.views.table.files.sums import Whole
-from strandline.views.table.index.build import build
+from strandline.views.table.files import checksums, index_file, layout
+from strandline.views.table.files.checksums import Whole
+from strandline.views.table.files.spool_reader import Columns
+from strandline.views.table.index.index_builder import build
 from strandline.views.table.snapshot import CONTEXT, TS
 
 _FOOTER_END = 8  # size of the footer and the magic
@@ -137,15 +140,15 @@ class FileWriter:
                 layout.SCHEMA_KEY: str(self._schema.version),
                 layout.ZONES_KEY: str(zones),
                 layout.CODED_KEY: msgspec.json.encode(self._coding.coded).decode(),
-                sums.KEY: sums.room(zones, len(self._columns)),
+                checksums.KEY: checksums.room(zones, len(self._columns)),
             }
         )
         self._parquet.close()
 
     def _tail(self, front: ReadFile) -> bytes:
         """What comes behind the rows, with the checksums of what is before."""
-        found = sums.sums_of(self._collected[0], front, self._where.table_id)
-        tail = sums.filled(self._out.tail(), found)
+        found = checksums.sums_of(self._collected[0], front, self._where.table_id)
+        tail = checksums.filled(self._out.tail(), found)
         self._out.content.update(tail)
         return tail
 
@@ -165,17 +168,17 @@ class FileWriter:
             tail_offset=size - len(footer),
             tail_checksum=xxh3_64_intdigest(footer, self._where.table_id),
             schema_version=self._schema.version,
-            stats=entry.encode_stats(_stats(metadata, self._columns, self._schema)),
+            stats=file_entry.encode_stats(_stats(metadata, self._columns, self._schema)),
         )
 
     def _upload(self, file: LakeFile, source: ReadFile) -> bytes:
         """The indexes, then the rows; returns the indexes."""
         where = self._where
         self._written.read_from(source)
-        origin = sides.origin_of(where.table_id, file)
+        origin = index_file.origin_of(where.table_id, file)
         side = build(self._written, self._schema, where.zone_rows, origin=origin)
         where.objects.put(layout.side_key(where.table_id, file.name()), side)
-        where.objects.put_file(keys.data_key(where.table_id, file.name()), source)
+        where.objects.put_file(object_keys.data_key(where.table_id, file.name()), source)
         return side
 
 
@@ -200,7 +203,10 @@ def write_file(
 def discard(where: Writing, file: LakeFile) -> None:
     """Delete a file that no manifest lists, nor ever will."""
     where.objects.delete(
-        [keys.data_key(where.table_id, file.name()), layout.side_key(where.table_id, file.name())]
+        [
+            object_keys.data_key(where.table_id, file.name()),
+            layout.side_key(where.table_id, file.name()),
+        ]
     )
 
 
@@ -209,11 +215,11 @@ def _stats(metadata: Any, columns: pa.Schema, schema: Schema) -> dict[str, Colum
     context = _statistics(metadata, columns.get_field_index(CONTEXT))
     if all(group.has_min_max for group in context):
         low = min((group.min for group in context), default=None)
-        found[CONTEXT] = entry.text_stats(
+        found[CONTEXT] = file_entry.text_stats(
             low, max((group.max for group in context), default=None), 0
         )
-    for name, kind in list(schema.columns().items())[: bounds.STATED_MAX]:
-        stats = bounds.stats_of(kind, _statistics(metadata, columns.get_field_index(name)))
+    for name, kind in list(schema.columns().items())[: column_stats.STATED_MAX]:
+        stats = column_stats.stats_of(kind, _statistics(metadata, columns.get_field_index(name)))
         if stats is not None:
             found[name] = stats
     return found
@@ -227,7 +233,7 @@ def _statistics(metadata: Any, place: int) -> list[Any]:
 
 def _check(where: Writing, file: LakeFile, side: bytes) -> None:
     """The object store has the bytes that were written, and not only says so."""
-    rows = keys.data_key(where.table_id, file.name())
+    rows = object_keys.data_key(where.table_id, file.name())
 
     def fetch(start: int, length: int) -> bytes:
         return where.objects.get_range(rows, start, length)

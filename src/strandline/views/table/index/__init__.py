@@ -1,1 +1,1 @@
-"""Zone indexes of a table's files: which zones may hold rows that fulfil a condition."""
+"""Zone indexes of a table's files: which zones may hold rows that match a condition."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from strandline.views.table.index import arrays, zone_sets
 from strandline.views.table.index.column import Layout, Numbers
-from strandline.views.table.index.policy import Policy
+from strandline.views.table.index.index_choice import Policy
 from strandline.views.table.index.predicate import DAY_US, Between, Key, OneOf, Test
 from strandline.views.table.index.zone_sets import Mask, ZoneSets
 

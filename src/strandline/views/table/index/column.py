@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from strandline.schema import Kind, KindName
-from strandline.views.table.index.policy import Policy
+from strandline.views.table.index.index_choice import Policy
 from strandline.views.table.snapshot import CONTEXT, SEQ, TS
 
 Grid = NDArray[Any]

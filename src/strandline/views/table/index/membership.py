@@ -18,9 +18,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from strandline.views.table.index import arrays, fuse
+from strandline.views.table.index import arrays, binary_fuse
+from strandline.views.table.index.binary_fuse import Filters, OneFilter
 from strandline.views.table.index.column import Layout
-from strandline.views.table.index.fuse import Filters, OneFilter
 from strandline.views.table.index.hashing import Hashes, of_key
 from strandline.views.table.index.predicate import Key, OneOf, Test
 from strandline.views.table.index.zone_sets import Mask
@@ -40,9 +40,9 @@ def build_zones(hashes: Hashes, zones: NDArray[np.int64], zone_count: int) -> by
     keys = _zone_keys(hashes, zones)
     firsts, shards, first = [], [], 0
     while first < zone_count:
-        room = begins[first] + fuse.SHARD_KEYS
+        room = begins[first] + binary_fuse.SHARD_KEYS
         after = max(first + 1, int(np.searchsorted(begins, room, side="right")) - 1)
-        shards.append(fuse.build(keys[begins[first] : begins[after]]))
+        shards.append(binary_fuse.build(keys[begins[first] : begins[after]]))
         firsts.append(first)
         first = after
     return arrays.pack(np.array(firsts, "<u4"), *Filters.of(shards))
@@ -50,11 +50,11 @@ def build_zones(hashes: Hashes, zones: NDArray[np.int64], zone_count: int) -> by
 
 def build_file(hashes: Hashes) -> bytes:
     """The section for all values of a file; some may come twice."""
-    count = max(1, -(-len(hashes) // fuse.SHARD_KEYS))
+    count = max(1, -(-len(hashes) // binary_fuse.SHARD_KEYS))
     if count == 1:
-        return arrays.pack(*Filters.of([fuse.build(hashes)]))
+        return arrays.pack(*Filters.of([binary_fuse.build(hashes)]))
     shard_of = _shard_of(hashes, count)
-    shards = [fuse.build(hashes[shard_of == shard]) for shard in range(count)]
+    shards = [binary_fuse.build(hashes[shard_of == shard]) for shard in range(count)]
     return arrays.pack(*Filters.of(shards))
 
 

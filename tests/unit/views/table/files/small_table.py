@@ -9,18 +9,18 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from strandline.env.objects import Objects
-from strandline.lake import terms
-from strandline.memory import Share
+from strandline.config.memory_budget import Share
+from strandline.config.settings import LakeSettings
+from strandline.lake.manifest import fencing
+from strandline.platform.objectstore.protocol import Objects
 from strandline.schema import Schema
-from strandline.settings import LakeSettings
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
 from strandline.views.table.condition import Condition
+from strandline.views.table.files.file_set import Segments
 from strandline.views.table.files.layout import columns_of
-from strandline.views.table.files.reading import FileReading, file_reading
-from strandline.views.table.files.segments import Segments
+from strandline.views.table.files.row_reader import FileReading, file_reading
 from strandline.views.table.snapshot import Top
 
 STORE_ID = bytes(range(16))
@@ -143,4 +143,4 @@ def table_of(rows: Sequence[Row], schema: Schema = SCHEMA) -> pa.Table:
 
 def make_lake(objects: Objects, clock: SimClock) -> None:
     """What a store does before its first write there."""
-    terms.check_identity(objects, STORE_ID, clock)
+    fencing.check_identity(objects, STORE_ID, clock)

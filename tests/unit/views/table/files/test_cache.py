@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from strandline.memory import Share
-from strandline.views.table.files import spooled
-from strandline.views.table.files.opened import OpenFile
+from strandline.config.memory_budget import Share
+from strandline.views.table.files import spool_reader
+from strandline.views.table.files.table_file import OpenFile
 from tests.unit.views.table.files.small_table import SCHEMA, Table, rows_of
 
 
@@ -187,7 +187,7 @@ def test_readers_see_all_rows_while_files_come_and_are_merged():
 
 def test_indexes_are_the_same_when_columns_are_read_back(monkeypatch: pytest.MonkeyPatch):
     kept = grown(files=1)
-    monkeypatch.setattr(spooled, "KEPT_ROWS_MAX", 10)
+    monkeypatch.setattr(spool_reader, "KEPT_ROWS_MAX", 10)
     read_back = grown(files=1)
 
     sides = [

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.env.disk import OsDisk
-from strandline.env.folder import FolderObjects
 from strandline.errors import Corrupt
-from strandline.lake import keys
+from strandline.lake import object_keys
+from strandline.platform.disk import OsDisk
+from strandline.platform.objectstore.local import FolderObjects
 from tests.unit.views.table.files.small_table import COLUMNS, TABLE_ID, Table, rows_of
 
 
 def key_of(table: Table) -> str:
-    return keys.data_key(TABLE_ID, table.segments.files[0].name())
+    return object_keys.data_key(TABLE_ID, table.segments.files[0].name())
 
 
 def outcome(table: Table) -> object:

@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap64
 
-from strandline.env.disk import OsDisk
-from strandline.env.folder import FolderObjects
-from strandline.lake import keys, outside
+from strandline.lake import external_reader, object_keys
+from strandline.platform.disk import OsDisk
+from strandline.platform.objectstore.local import FolderObjects
 from strandline.schema import Schema
-from strandline.views.table.files import layout, sums
+from strandline.views.table.files import checksums, layout
 from tests.unit.views.table.files.small_table import (
     NAME,
     SCHEMA,
@@ -34,7 +34,7 @@ def table(tmp_path):
     found = Table(FolderObjects(str(tmp_path), OsDisk()))
     make_lake(found.objects, found.clock)
     found.add(1, 40)
-    found.path = str(tmp_path / keys.data_key(TABLE_ID, found.segments.files[0].name()))
+    found.path = str(tmp_path / object_keys.data_key(TABLE_ID, found.segments.files[0].name()))
     found.url = str(tmp_path)
     return found
 
@@ -75,7 +75,7 @@ def test_a_file_tells_what_it_is(table):
     assert told[layout.TABLE_KEY] == f"{TABLE_ID:016x}"
     assert told[layout.SCHEMA_KEY] == "1"
     assert told[layout.ZONES_KEY] == "10"
-    assert len(sums.decode(told[sums.KEY].encode(), 10, 6)) == 10
+    assert len(checksums.decode(told[checksums.KEY].encode(), 10, 6)) == 10
     group = metadata.row_group(0)
     assert group.num_rows == 4
     assert [order.column_index for order in group.sorting_columns] == [2, 1, 0]
@@ -86,7 +86,7 @@ def test_a_file_tells_what_it_is(table):
 def test_the_lake_gives_the_rows_by_the_name_of_the_table(table):
     table.segments.hide(BitMap64([4]))
 
-    found = outside.dataset(table.url, NAME).to_table().sort_by("seq")
+    found = external_reader.dataset(table.url, NAME).to_table().sort_by("seq")
 
     expected = rows_of(seq for seq in range(1, 41) if seq != 4)
     assert found.select(["seq", "context", *SCHEMA.fields]).to_pylist() == expected
@@ -96,7 +96,7 @@ def test_the_lake_gives_rows_of_all_versions_in_the_newest(table):
     table.segments.set_schema(WIDER)
     table.add(41, 45, WIDER)
 
-    found = outside.dataset(table.url, NAME)
+    found = external_reader.dataset(table.url, NAME)
 
     assert found.schema.names == ["seq", "ts", "context", *WIDER.fields]
     assert found.count_rows() == 45
@@ -104,7 +104,7 @@ def test_the_lake_gives_rows_of_all_versions_in_the_newest(table):
 
 
 def test_the_lake_lists_the_files_of_a_table(table):
-    facts = outside.files(table.url, NAME)
+    facts = external_reader.files(table.url, NAME)
 
     assert facts.rows == 40
     assert [file.url for file in facts.files] == [table.path]

@@ -9,9 +9,9 @@ import pytest
 
 from strandline.errors import Corrupt
 from strandline.views.table.condition import Compare
-from strandline.views.table.files import layout, sides
-from strandline.views.table.files.sorting import in_order
-from strandline.views.table.index.build import build
+from strandline.views.table.files import index_file, layout
+from strandline.views.table.files.row_order import in_order
+from strandline.views.table.index.index_builder import build
 from tests.unit.views.table.files.small_table import (
     SCHEMA,
     TABLE_ID,
@@ -83,6 +83,6 @@ def test_indexes_of_another_file_are_named_with_both_files():
     table.objects.put(keys[0], table.objects.get(keys[1]))
 
     with pytest.raises(Corrupt, match=second.name()) as raised:
-        sides.read_side(table.objects, TABLE_ID, first, lambda: ([], []))
+        index_file.read_side(table.objects, TABLE_ID, first, lambda: ([], []))
 
     assert keys[0] in raised.value.path

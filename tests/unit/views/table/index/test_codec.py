@@ -11,9 +11,9 @@ from strandline.errors import Corrupt, NewerFormat
 from strandline.schema import Schema
 from strandline.views.table.condition import Compare, In
 from strandline.views.table.index import codec
-from strandline.views.table.index.build import build
 from strandline.views.table.index.codec import Section
-from strandline.views.table.index.read import Indexes
+from strandline.views.table.index.index_builder import build
+from strandline.views.table.index.index_reader import Indexes
 from tests.unit.views.table.index.world import (
     EAGER,
     START_US,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from strandline.views.table.condition import And, Compare, In, Not
-from strandline.views.table.index import fuse
-from strandline.views.table.index.policy import Policy
+from strandline.views.table.index import binary_fuse
+from strandline.views.table.index.index_choice import Policy
 from tests.unit.views.table.index.world import (
     EAGER,
     FILTERING,
@@ -73,7 +73,7 @@ def test_the_filter_of_the_file_rules_all_zones_out():
 
 
 def test_large_filters_are_cut_into_shards(monkeypatch):
-    monkeypatch.setattr(fuse, "SHARD_KEYS", 250)
+    monkeypatch.setattr(binary_fuse, "SHARD_KEYS", 250)
     zones = [[place * 7 + zone for place in range(100)] for zone in range(7)]
     indexes = _of("size", "u64", zones)
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from strandline.schema import Schema
 from strandline.views.table.condition import And, Compare, Condition, In, Not, Or, Truth
-from strandline.views.table.index.build import build
-from strandline.views.table.index.policy import Policy
-from strandline.views.table.index.read import Indexes
+from strandline.views.table.index.index_builder import build
+from strandline.views.table.index.index_choice import Policy
+from strandline.views.table.index.index_reader import Indexes
 from strandline.views.table.snapshot import CORE
 
 ARROW = {

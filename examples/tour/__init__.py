@@ -1,0 +1,1 @@
+"""The tour of the project in a terminal: ``python -m examples.tour``."""

@@ -1,0 +1,76 @@
+"""The process that will be killed: several threads append and journal each ack, without end.
+
+    python -m examples.tour.writer STORE DESCRIPTOR
+
+Two threads append single records to an ``fsync`` topic, two to a ``disk`` topic, and one appends
+batches to another. It ends by itself only when nobody reads the journal any more.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+from collections.abc import Callable
+
+from examples.tour import journal
+from examples.tour.journal import Ack
+from strandline.log.topic.topic import Topic
+from strandline.platform import process
+from strandline.records import Appended
+from strandline.store import Store
+
+BATCH = 250
+
+
+def main(path: str, descriptor: int) -> None:
+    process.tune_for_throughput()
+    with Store(path) as store:
+        payments, clicks, readings = (
+            store.topic(name, durability=journal.DURABILITY[name]) for name in journal.TOPICS
+        )
+        turns = [_single(payments, 1), _single(payments, 2), _single(clicks, 3)]
+        turns += [_single(clicks, 4), _batch(readings, 5)]
+        threads = [threading.Thread(target=_write, args=(turn, descriptor)) for turn in turns]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
+Turn = Callable[[int], tuple[str, list[bytes], Appended]]
+
+
+def _single(topic: Topic, thread: int) -> Turn:
+    def turn(count: int) -> tuple[str, list[bytes], Appended]:
+        data = _payload(topic.name, thread, count)
+        return topic.name, [data], topic.append(data)
+
+    return turn
+
+
+def _batch(topic: Topic, thread: int) -> Turn:
+    def turn(count: int) -> tuple[str, list[bytes], Appended]:
+        first = count * BATCH
+        many = [_payload(topic.name, thread, first + place) for place in range(BATCH)]
+        return topic.name, many, topic.append_many(many)
+
+    return turn
+
+
+def _payload(topic: str, thread: int, count: int) -> bytes:
+    return f"{topic} {count} of thread {thread} ".encode().ljust(100, b".")
+
+
+def _write(turn: Turn, descriptor: int) -> None:
+    try:
+        for count in itertools.count():
+            topic, data, appended = turn(count)
+            ack = Ack(topic, appended.first_seq, appended.last_seq, journal.digest(data))
+            journal.tell(descriptor, ack)
+    except BrokenPipeError:
+        return
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

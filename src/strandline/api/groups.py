@@ -1,0 +1,168 @@
+"""Consumer groups on the wire.
+
+A member is its name and an ``incarnation``: text that tells it from another of the same name, and
+from the time before a restart. A delivery is a seq and a ``token``.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType, field
+
+from strandline.api.bytes_fields import Base64, Json, Text
+
+
+class GroupOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a group delivers; what is not said is as it is, or the default of a new group."""
+
+    mode: Literal["shared", "exclusive", "key_shared"] | UnsetType = UNSET
+    lease_s: float | UnsetType = UNSET
+    deliveries_max: int | UnsetType = UNSET
+    window: int | UnsetType = UNSET
+    start: Literal["earliest", "latest"] | UnsetType = UNSET
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    topic: str
+    group: str
+    mode: str
+    lease_s: float
+    deliveries_max: int
+    window: int
+    start: str
+
+
+class GroupNames(msgspec.Struct, frozen=True, kw_only=True):
+    topic: str
+    groups: list[str]
+
+
+class GroupDeleted(msgspec.Struct, frozen=True, kw_only=True):
+    topic: str
+    group: str
+    deleted: bool
+
+
+class Join(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    member: str
+
+
+class Joined(msgspec.Struct, frozen=True, kw_only=True):
+    member: str
+    incarnation: str
+
+
+class Leave(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    member: str
+    incarnation: str
+
+
+class ReadRecords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    member: str
+    incarnation: str
+    max: int = 1
+    wait_ms: int = 0
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+    seq: int = field(name="$seq")
+    ts: int = field(name="$ts")
+    us: int = field(name="$us")
+    token: int
+    deliveries: int
+    """How often it was delivered, this time included."""
+    key: Text = field(name="$key", default=UNSET)
+    key_base64: Base64 = field(name="$key_base64", default=UNSET)
+    tag: str | UnsetType = field(name="$tag", default=UNSET)
+    node: str | UnsetType = field(name="$node", default=UNSET)
+    data: Json = UNSET
+    data_base64: Base64 = UNSET
+    meta: Json = UNSET
+    meta_base64: Base64 = UNSET
+
+
+class Deliveries(msgspec.Struct, frozen=True, kw_only=True):
+    deliveries: list[Delivery]
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Names a delivery."""
+
+    seq: int
+    token: int
+
+
+class Settle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """ack, extend"""
+
+    member: str
+    incarnation: str
+    deliveries: list[Held]
+
+
+class Nack(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    member: str
+    incarnation: str
+    deliveries: list[Held]
+    delay_ms: float = 0.0
+
+
+class Settled(msgspec.Struct, frozen=True, kw_only=True):
+    done: int
+    skipped: list[int]
+    """Seqs of those that are no longer the member's."""
+
+
+class Seek(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the group goes on: one of these."""
+
+    to: int | Literal["earliest", "latest"] | None = None
+    ts_us: int | None = None
+
+
+class Lag(msgspec.Struct, frozen=True, kw_only=True):
+    lag: int
+
+
+class PendingDelivery(msgspec.Struct, frozen=True, kw_only=True):
+    seq: int
+    member: str
+    deliveries: int
+    held_s: float
+    left_s: float
+
+
+class Pending(msgspec.Struct, frozen=True, kw_only=True):
+    pending: list[PendingDelivery]
+
+
+class Gap(msgspec.Struct, frozen=True, kw_only=True):
+    gap_from: int
+    gap_to: int
+    reason: str
+
+
+class Gaps(msgspec.Struct, frozen=True, kw_only=True):
+    gaps: list[Gap]
+
+
+class GroupState(msgspec.Struct, frozen=True, kw_only=True):
+    """A group in numbers; what they mean is in docs/guide/groups.md."""
+
+    topic: str
+    name: str
+    mode: str
+    members: list[str]
+    floor: int
+    lag: int
+    pending: int
+    delivered: int
+    redelivered: int
+    acked: int
+    nacked: int
+    expired: int
+    dead: int
+    lost: int
+    deleted: int

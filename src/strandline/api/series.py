@@ -1,0 +1,166 @@
+"""Time series on the wire. ``at`` is any whole number of 64 bits; 17 and "17" are one source.
+
+In Arrow points are rows of ``source`` (binary), ``at`` (int64), ``payload`` (binary), ``version``
+(int64), ``seq`` (uint64), ordered by source, then (at, seq).
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import UNSET
+
+from strandline.api.bytes_fields import Base64, Json
+
+AT_MIN, AT_MAX = -(2**63), 2**63 - 1
+
+
+class SourceName(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    source: str | int | None = None
+    source_base64: bytes | None = None
+
+
+class NewPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    at: int
+    source: str | int | None = None
+    source_base64: bytes | None = None
+    payload: Json = UNSET
+    payload_base64: Base64 = UNSET
+
+
+class AppendPoints(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Points, all or none."""
+
+    points: list[NewPoint]
+    version: int = 0
+    """Of the payloads."""
+    drop_refused: bool = False
+    """Leave out points before the floor or too far in the future, and list them."""
+
+
+class AppendQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    version: int = 0
+    """Of the payloads of an Arrow body."""
+    drop_refused: bool = False
+    """Of an Arrow body: leave out points before the floor or too far in the future."""
+
+
+class RefusedPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A point that was dropped."""
+
+    place: int
+    """In the batch, from 0."""
+    at: int
+    reason: str
+    """``floor`` or ``future``."""
+
+
+class Appended(msgspec.Struct, frozen=True, kw_only=True):
+    """Where records landed."""
+
+    first_seq: int
+    last_seq: int
+    head_seq: int
+    deduped: bool = False
+    refused: list[RefusedPoint] = []
+    """Points that were dropped, as ``drop_refused`` allows."""
+
+
+class Range(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Points from start to end, both included; without sources of all."""
+
+    sources: list[SourceName] | None = None
+    start: int = AT_MIN
+    end: int = AT_MAX
+    limit: int = 0
+    """Of each source, the earliest; 0 is all."""
+
+
+class Window(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Points within a window that begins with the earliest from start on."""
+
+    sources: list[SourceName]
+    start: int
+    window: int
+    limit: int = 0
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    at: int
+    seq: int
+    version: int
+    payload: Json = UNSET
+    payload_base64: Base64 = UNSET
+
+
+class SourcePoints(msgspec.Struct, frozen=True, kw_only=True):
+    points: list[Point]
+    source: str | msgspec.UnsetType = UNSET
+    source_base64: Base64 = UNSET
+
+
+class Points(msgspec.Struct, frozen=True, kw_only=True):
+    sources: list[SourcePoints]
+    """In the order of the question; of all sources in order of their names."""
+    end: int | msgspec.UnsetType = UNSET
+    """Of a window: the last at that was looked for."""
+
+
+class VisitedPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of NDJSON."""
+
+    at: int
+    seq: int
+    version: int
+    source: str | msgspec.UnsetType = UNSET
+    source_base64: Base64 = UNSET
+    payload: Json = UNSET
+    payload_base64: Base64 = UNSET
+
+
+class Latest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The newest point of a source; without one of every source."""
+
+    source: str | int | None = None
+    source_base64: bytes | None = None
+
+
+class Earliest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    sources: list[SourceName] | None = None
+    start: int = AT_MIN
+
+
+class At(msgspec.Struct, frozen=True, kw_only=True):
+    at: int | None
+
+
+class Retain(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    floor: int | None = None
+
+
+class Retained(msgspec.Struct, frozen=True, kw_only=True):
+    floor: int | None
+    released: int
+    waiting: int
+
+
+class SeriesState(msgspec.Struct, frozen=True, kw_only=True):
+    """A series in numbers; what they mean is in docs/guide/series.md."""
+
+    unit: str
+    sources: int
+    points: int
+    newest: int | None
+    floor: int | None
+    normal: int
+    jitter_absorbed: int
+    late_arrivals: int
+    below_floor: int
+    refused: int
+    level: int
+    spacing: int
+    batch: int
+    scale_up: int
+    scale_down: int
+    pending: int
+    queue_full: int
+    unreleased: int

@@ -1,0 +1,243 @@
+"""Puts the parts of a store together that are made of many others. No rules."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from strandline.api.struct_warmup import learn_at_first
+from strandline.config.settings import Settings
+from strandline.ingest.delivery_job import Inbox
+from strandline.ingest.view_handoff_job import Adopting
+from strandline.lake.lake import Lake
+from strandline.lake.lake_writer import Intake
+from strandline.log.catalog import Catalog
+from strandline.log.checkpoint.checkpoint_store import Roots
+from strandline.log.checkpoint.relocator import Relocator
+from strandline.log.checkpoint.sealer import Sealer
+from strandline.log.files.layout import Layout
+from strandline.log.files.pins import Pins
+from strandline.log.recovery.recover import Recovered
+from strandline.log.repair.scrub_job import Scrubber
+from strandline.log.topic.topic import Topic
+from strandline.log.wal.log_files import ShardFiles
+from strandline.log.wal.reader import Reader
+from strandline.log.wal.writer import Writer
+from strandline.platform.clock import Clock
+from strandline.platform.disk import Disk
+from strandline.platform.objectstore.cloud import open_objects
+from strandline.platform.objectstore.protocol import Objects
+from strandline.platform.system_errors import as_unavailable
+from strandline.routers.router_store import Topics as RoutedTopics
+from strandline.routers.routers import Routers
+from strandline.views.open_view import Topics, Views
+from strandline.views.table.files.verify import check_tables
+from strandline.views.view import Depot
+from strandline.views.view_registry import Shelf
+
+RUNS_TOPIC = "strandline.runs"
+RUNS_KEPT = 10_000
+_OWN_TOPICS: dict[str, dict[str, object]] = {
+    RUNS_TOPIC: {"durability": "fsync", "cap_records": RUNS_KEPT}
+}
+"""Options of the store's own topics that deliveries make."""
+
+
+@contextmanager
+def telling(what: str) -> Iterator[None]:
+    """Say of what a failure of the disk has stopped."""
+    try:
+        yield
+    except (OSError, MemoryError) as error:
+        raise as_unavailable(error, what) from error
+
+
+class Base(NamedTuple):
+    """What most parts of a store are made of."""
+
+    layout: Layout
+    disk: Disk
+    clock: Clock
+    settings: Settings
+    lake: Lake
+    objects: Objects
+
+
+def wire_lake(
+    base: Base,
+    found: Recovered,
+    sealer: Sealer,
+    *,
+    pins: Pins,
+    reader: Callable[[], Reader],
+    changing: threading.Lock,
+) -> tuple[Intake, Relocator, Scrubber]:
+    """The door of the lake, what moves records there, and what checks that all files are whole."""
+    intake = Intake(
+        base.objects,
+        base.disk,
+        base.clock,
+        base.settings.lake,
+        store_id=found.store_id,
+        spool=base.layout.spool,
+        confirm=base.lake.identity.confirm,
+        doubted=bool(base.settings.lake.url),
+        expected=any(state.cold is not None for state in found.catalog.states()),
+    )
+    intake.empty_spool()
+    relocator = Relocator(
+        base.clock,
+        found.catalog,
+        sealer,
+        base.lake,
+        intake,
+        reader=reader,
+        changing=changing,
+        pins=pins,
+    )
+    scrubber = Scrubber(
+        base.clock,
+        found.catalog,
+        found.library,
+        sealer,
+        relocator,
+        intake,
+        base.lake,
+        base.settings.scrub,
+        store_id=found.store_id,
+        changing=changing,
+        tables=check_tables,
+    )
+    return intake, relocator, scrubber
+
+
+class Receiver(Protocol):
+    """Where deliveries go: a store."""
+
+    def topic(self, name: str, **options: object) -> Topic: ...
+
+    def topics(self, prefix: str = "") -> list[str]: ...
+
+    def existing_topic(self, name: str) -> Topic: ...
+
+    def sync(self) -> None: ...
+
+
+def make_inbox(base: Base, store: Receiver, store_id: str) -> Inbox:
+    """What appends the deliveries of other processes."""
+
+    def topic(name: str, create: bool) -> Topic:  # noqa: FBT001 - handed over as it is
+        if not create:
+            return store.existing_topic(name)
+        is_new = name in _OWN_TOPICS and name not in store.topics(name)
+        return store.topic(name, **_OWN_TOPICS[name] if is_new else {})
+
+    return Inbox(
+        open_objects(base.layout.incoming, disk=base.disk),
+        base.objects,
+        base.clock,
+        store_id=store_id,
+        topic=topic,
+        sync=store.sync,
+    )
+
+
+def make_adopting(
+    base: Base, views: Views, store_id: str, relocate: Callable[[], None]
+) -> Adopting:
+    """What takes what other processes have worked out for views."""
+    return Adopting(
+        open_objects(base.layout.incoming, disk=base.disk),
+        base.objects,
+        base.clock,
+        store_id=store_id,
+        views=views,
+        relocate=relocate,
+    )
+
+
+def make_views(
+    base: Base,
+    topics: Topics,
+    intake: Intake | None,
+    *,
+    store_id: bytes,
+    trash: set[int],
+) -> Views:
+    """The views of a store; without the lake's door they are read-only."""
+    learn_at_first()  # a store has threads, and so have those who use it
+    depot = partial(
+        Depot,
+        objects=base.objects,
+        disk=base.disk,
+        settings=base.settings.lake,
+        store_id=store_id,
+        spool=base.layout.spool,
+        term=None if intake is None else intake.term,
+        trash=trash.add,
+        confirm=base.lake.identity.confirm,
+    )
+    shelf = Shelf(
+        base.layout.views,
+        base.disk,
+        base.clock,
+        base.settings.views,
+        damaged=base.layout.damaged,
+        store_id=store_id.hex(),
+        readonly=intake is None,
+        is_alive=topics.has_topic,
+        depot=depot,
+    )
+    return Views(shelf, topics)
+
+
+def make_routers(
+    base: Base, store: RoutedTopics, catalog: Callable[[], Catalog], *, readonly: bool
+) -> Routers:
+    """What forwards records from topic to topic."""
+    return Routers(
+        store,
+        catalog,
+        base.clock,
+        base.settings.limits,
+        random_id=base.disk.random_id,
+        readonly=readonly,
+    )
+
+
+def make_roots(base: Base, found: Recovered, pins: Pins) -> Roots:
+    """What writes checkpoints, and removes what the kept ones no longer need."""
+    shards = base.settings.wal.shards
+    logs = found.logs
+    return Roots(
+        base.disk,
+        base.layout.meta,
+        found.catalog,
+        found.library,
+        found.root,
+        shard_directory=base.layout.shard,
+        quarantine=base.layout.quarantine,
+        retired_ends={number: log.end_lsn for number, log in logs.items() if number >= shards},
+        pins=pins,
+        log_kept=base.settings.wal.keep_bytes,
+    )
+
+
+def make_writer(base: Base, found: Recovered, number: int) -> Writer:
+    """Whoever appends to a shard's log, in a term of its own."""
+    log = found.logs.get(number)
+    files = log.files if log else ShardFiles(base.disk, base.layout.shard(number), number)
+    found.files[number] = files
+    return Writer(
+        files,
+        base.clock,
+        base.settings.wal,
+        store_id=found.store_id,
+        term=found.term + 1,
+        end_lsn=log.end_lsn if log else 0,
+        previous=log.previous if log else 0,
+        last_ts=found.last_ts,
+    )

@@ -1,0 +1,312 @@
+"""Takes a backup: pins the newest root, copies what the place lacks, names it all at the end.
+
+    1 pin the store's files, then read the newest root (``log/files/pins.py``)
+    2 read the log behind it, up to where the backup ends (``store_reader.py``)
+    3 copy the log, the segments that the root lists, and the lake files that it knows
+    4 create the descriptor, and with it the backup
+
+A failure anywhere leaves the older backups as they were, and objects that nobody names: the next
+attempt uses them. Nothing that is damaged is copied: frames, segments and lake files are verified
+by their own checksums on the way.
+
+A writer in another process is pinned as well as our own. Who may not write to the store's folder
+cannot pin; then files may vanish under the walk, which begins again with the next root, and most of
+what it needs is copied already.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from strandline.backup import catalog, object_keys
+from strandline.backup.descriptor import Descriptor, LakeTopic, Object, Piece
+from strandline.backup.store_reader import Log, Reach, Stretch
+from strandline.backup.uploader import Copier, digest, ranges
+from strandline.errors import AlreadyThere, Corrupt, Invalid, NotFound, Unavailable
+from strandline.lake import object_keys as lake_keys
+from strandline.lake.cold_index import Cold
+from strandline.lake.manifest import fencing, manifest_codec
+from strandline.lake.manifest.file_entry import LakeFile
+from strandline.lake.manifest.manifest import Manifest
+from strandline.lake.manifest.manifest_history import History
+from strandline.log.files import checkpoint_codec as root_file
+from strandline.log.files import system_file
+from strandline.log.files.checkpoint_codec import Root
+from strandline.log.files.layout import Layout
+from strandline.log.files.pins import Pins
+from strandline.log.progress import Progress
+from strandline.log.segments.codec import block_checksum
+from strandline.log.segments.reader import BlockCache, FilePool, Segment, SegmentInfo
+from strandline.log.wal.codec import store_seed
+from strandline.log.wal.shard import Shard
+from strandline.platform.clock import Clock
+from strandline.platform.disk import Disk, ReadFile
+from strandline.platform.objectstore.protocol import CHUNK_SIZE, Objects
+
+_TRIES = 8
+_ATTEMPT = "0" * 32  # in manifests: the same version is the same bytes
+
+
+def take(
+    disk: Disk,
+    directory: str,
+    objects: Objects,
+    *,
+    lake: Objects,
+    clock: Clock,
+    progress: Progress = lambda what, done, total: None,
+    reach: Callable[[], Reach] | None = None,
+) -> Descriptor:
+    """Back a store up. ``reach`` says how far, where the store's own process does it."""
+    layout = Layout(directory)
+    about = system_file.describe(disk, directory)
+    for _ in range(_TRIES):
+        before = _newest_root(disk, layout)
+        try:
+            with _pinned(disk, layout):
+                until = (lambda: Reach(clock.now_us())) if reach is None else reach
+                taker = _Taker(disk, layout, about, objects, lake, clock, progress)
+                return taker.take(until)
+        except AlreadyThere:
+            continue  # another backup got the number: build on that one
+        except (FileNotFoundError, NotFound, Corrupt):
+            if _newest_root(disk, layout) == before:
+                raise
+    raise Unavailable("checkpoints or other backups come faster than this one: try again")
+
+
+def reach_of(shards: Sequence[Shard], clock: Clock) -> Reach:
+    """All that is on the log of a store so far, at one instant in all shards; synced."""
+    with contextlib.ExitStack() as held:
+        for shard in shards:  # in the order of their numbers: nobody else holds two
+            held.enter_context(shard.writer.baton)
+        until_us = max([clock.now_us(), *(shard.writer.last_ts for shard in shards)])
+        ends = {shard.number: shard.writer.end_lsn for shard in shards}
+    for shard in shards:
+        shard.committer.wait_synced(ends[shard.number])
+    return Reach(until_us, ends)
+
+
+@contextlib.contextmanager
+def _pinned(disk: Disk, layout: Layout) -> Iterator[None]:
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError):  # not ours to write to, read-only, or full
+            held.enter_context(Pins(disk, layout.pins).hold())
+        yield
+
+
+def _newest_root(disk: Disk, layout: Layout) -> int:
+    return max(root_file.numbers_in(disk, layout.meta), default=0)
+
+
+class _Taker:
+    """One attempt."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        layout: Layout,
+        about: system_file.System,
+        objects: Objects,
+        lake: Objects,
+        clock: Clock,
+        progress: Progress,
+    ) -> None:
+        self._disk = disk
+        self._layout = layout
+        self._about = about
+        self._store_id = bytes.fromhex(about.store_id)
+        self._objects = objects
+        self._lake = lake
+        self._clock = clock
+        self._progress = progress
+        self._done = self._total = 0
+
+    def take(self, reach: Callable[[], Reach]) -> Descriptor:
+        made_us = self._clock.now_us()
+        before, number = self._before()
+        root, _ = root_file.load(self._disk, self._layout.meta, self._store_id)
+        log = Log(self._disk, self._layout, root, reach(), before)
+        try:
+            cold = list(self._cold_parts(root))
+            self._total = sum(info.file_size for info in root.segments)
+            self._total += sum(each.end_lsn - each.first_lsn for each in log.stretches)
+            self._total += sum(manifest.size for manifest in cold)
+            known = {} if before is None else {each.key: each for each in before.objects()}
+            copier = Copier(self._objects, known, now_us=made_us, tell=self._tell)
+            # The log first: it is what a writer goes on with meanwhile.
+            fresh = [self._piece(copier, stretch) for stretch in log.stretches]
+            kept = _still_needed(before, root) if before is not None and log.goes_on else []
+            backup = Descriptor(
+                number=number,
+                attempt=self._disk.random_id().hex(),
+                store_id=self._about.store_id,
+                store_created_us=self._about.created_us,
+                made_us=made_us,
+                timeline=before.timeline if before is not None and log.goes_on else number,
+                exact_us=root.last_ts if root.number else self._about.created_us,
+                until_us=log.until_us,
+                copied_bytes=0,
+                root_number=root.number,
+                root=self._root(copier, root),
+                shards=log.shards,
+                topics=log.topics,
+                log=[*kept, *fresh],
+                segments=[self._segment(copier, info) for info in root.segments],
+                manifests=[self._manifest(copier, manifest) for manifest in cold],
+                lake=[self._lake_file(copier, each, file) for each in cold for file in each.files],
+            )
+        finally:
+            log.close()
+        backup = msgspec.structs.replace(backup, copied_bytes=copier.copied_bytes)
+        catalog.add(self._objects, backup)
+        return backup
+
+    def _before(self) -> tuple[Descriptor | None, int]:
+        """The newest backup, if it can be read, and the number of ours."""
+        numbers = catalog.numbers(self._objects)
+        if not numbers:
+            return None, 1
+        try:
+            before = catalog.read(self._objects, numbers[-1])
+        except Corrupt:
+            return None, numbers[-1] + 1  # `verify` tells of it; a new backup rests on nothing
+        if before.store_id != self._about.store_id:
+            raise Invalid(
+                f"{self._objects.name} has backups of store {before.store_id}, and this is store "
+                f"{self._about.store_id}: name another place"
+            )
+        return before, numbers[-1] + 1
+
+    def _tell(self, size: int) -> None:
+        self._done += size
+        self._progress("backup", min(self._done, self._total), self._total)
+
+    def _root(self, copier: Copier, root: Root) -> Object | None:
+        if not root.number:
+            return None
+        data = self._disk.read(root_file.path_of(self._layout.meta, root.number))
+        content = digest([data])
+        return copier.copy(
+            object_keys.root_key(root.number, content), content, len(data), lambda: [data]
+        )
+
+    def _piece(self, copier: Copier, stretch: Stretch) -> Piece:
+        size = stretch.end_lsn - stretch.first_lsn
+
+        def chunks() -> Iterator[bytes]:
+            return _chunks(stretch.file, stretch.offset, size)
+
+        content = digest(chunks())
+        key = object_keys.piece_key(stretch.shard, stretch.first_lsn, stretch.end_lsn, content)
+        return Piece(
+            shard=stretch.shard,
+            first_lsn=stretch.first_lsn,
+            end_lsn=stretch.end_lsn,
+            term=stretch.term,
+            ts_first=stretch.ts_first,
+            ts_last=stretch.ts_last,
+            object=copier.copy(key, content, size, chunks),
+        )
+
+    def _segment(self, copier: Copier, info: SegmentInfo) -> Object:
+        key = object_keys.segment_key(info)
+        known = copier.find(key)
+        if known is not None:
+            return known
+        pool = FilePool(self._disk)
+        try:
+            path = f"{self._layout.segments}/{info.name()}"
+            file = self._disk.open_read(path)
+            try:
+                _verify_segment(info, self._layout.segments, pool, file, self._store_id)
+                content = digest(_chunks(file, 0, info.file_size))
+                return copier.copy(
+                    key, content, info.file_size, lambda: _chunks(file, 0, info.file_size)
+                )
+            finally:
+                file.close()
+        finally:
+            pool.close()
+
+    def _cold_parts(self, root: Root) -> Iterator[Manifest]:
+        """The manifests that a root knows, without what left before them."""
+        for entry in root.topics:
+            cold = Cold.decode(entry.cold)
+            if cold is None:
+                continue
+            history = History(self._lake, self._store_id, entry.id)
+            try:
+                manifest = history.read(cold.manifest).manifest
+            except NotFound:
+                told = fencing.identity_of(self._lake)
+                if told != self._store_id:
+                    whose = "no store" if told is None else f"store {told.hex()}"
+                    raise Invalid(
+                        f"{self._lake.name} is not the lake of this store, "
+                        f"{self._about.store_id}, but of {whose}: name the one that is"
+                    ) from None
+                raise
+            names = {cold.file(place).name() for place in range(len(cold))}
+            if names != {file.name() for file in manifest.files}:
+                raise Corrupt(
+                    "a checkpoint and the lake name other files",
+                    path=f"{self._lake.name}/{lake_keys.manifest_key(entry.id, cold.manifest)}",
+                )
+            yield msgspec.structs.replace(manifest, oldest=manifest.number, removed=(), term=0)
+
+    def _manifest(self, copier: Copier, manifest: Manifest) -> LakeTopic:
+        data, _ = manifest_codec.encode(
+            manifest, None, store_id=self._store_id, attempt=_ATTEMPT, full=True
+        )
+        content = digest([data])
+        key = object_keys.manifest_key(manifest.topic_id, manifest.number, content)
+        made = copier.copy(key, content, len(data), lambda: [data])
+        return LakeTopic(topic_id=manifest.topic_id, number=manifest.number, object=made)
+
+    def _lake_file(self, copier: Copier, manifest: Manifest, file: LakeFile) -> Object:
+        source = lake_keys.data_key(manifest.topic_id, file.name())
+        key = object_keys.lake_key(manifest.topic_id, file.name())
+
+        def chunks() -> Iterator[bytes]:
+            return ranges(self._lake, source, file.size)
+
+        try:
+            return copier.copy(key, file.content, file.size, chunks)
+        except Corrupt as error:
+            if digest(chunks()) == file.content:
+                raise
+            reason = "a lake file is not what was written"
+            raise Corrupt(reason, path=f"{self._lake.name}/{source}") from error
+
+
+def _still_needed(before: Descriptor, root: Root) -> list[Piece]:
+    """What the last backup has of the log behind this one's root."""
+    return [piece for piece in before.log if piece.end_lsn > root.replay_lsn(piece.shard)]
+
+
+def _chunks(file: ReadFile, offset: int, size: int) -> Iterator[bytes]:
+    end = offset + size
+    while offset < end:
+        chunk = file.pread(min(CHUNK_SIZE, end - offset), offset)
+        if not chunk:
+            raise Corrupt("a file is cut off", path=file.path, offset=offset)
+        yield chunk
+        offset += len(chunk)
+
+
+def _verify_segment(
+    info: SegmentInfo, directory: str, pool: FilePool, file: ReadFile, store_id: bytes
+) -> None:
+    """Check every block of a segment, so that damage is told now and not at a restore."""
+    seed = store_seed(store_id)
+    segment = Segment(info, directory, pool, BlockCache(0), store_id=store_id, seed=seed)
+    index = segment.index()
+    for offset, size, checksum in zip(
+        index.offset.tolist(), index.stored_size.tolist(), index.checksum.tolist(), strict=True
+    ):
+        if block_checksum(file.pread(size, offset), seed, offset) != checksum:
+            raise Corrupt("a block fails its checksum", path=file.path, offset=offset)

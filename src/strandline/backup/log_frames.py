@@ -1,0 +1,64 @@
+"""Walks the bare frames of a piece of log. Pure.
+
+The bytes have been verified as a whole, and frame by frame when they were copied; here they are
+only taken apart.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from strandline.log.wal import codec
+from strandline.log.wal.codec import HEADER, HEADER_SIZE
+from strandline.log.wal.recovery import Batch, Frame, Single
+
+_CHECKSUM_AND_SIZE = struct.Struct("<QI")
+
+
+class Mark(NamedTuple):
+    """One frame of a piece."""
+
+    lsn: int
+    end_lsn: int
+    ts: int
+    first_word: int
+    """Its first eight bytes: what the header of a file that follows says of it."""
+
+
+def marks(content: bytes, first_lsn: int) -> Iterator[Mark]:
+    """The frames one after another."""
+    offset = 0
+    while offset < len(content):
+        size, check, *_, ts, _, _, _, _ = HEADER.unpack_from(content, offset)
+        lsn = first_lsn + offset
+        offset += size
+        yield Mark(lsn, first_lsn + offset, ts, size | check << 32)
+
+
+def end_of(content: bytes, first_lsn: int, keep: Callable[[Mark], bool]) -> int:
+    """The lsn behind the last frame that is kept; frames go in order, so the first refusal ends."""
+    end_lsn = first_lsn
+    for mark in marks(content, first_lsn):
+        if not keep(mark):
+            break
+        end_lsn = mark.end_lsn
+    return end_lsn
+
+
+def parts_of(content: bytes, mark: Mark, first_lsn: int) -> Frame:
+    """A frame with what is in it."""
+    view = memoryview(content)[mark.lsn - first_lsn : mark.end_lsn - first_lsn]
+    _, _, kind, mask, count, _, lsn, _, ts, _, topic, seq, sizes = HEADER.unpack_from(view)
+    body = view[HEADER_SIZE:]
+    if mask:
+        body = memoryview(codec.masked(body[:-8], mask) + bytes(body[-8:]))
+    if kind == codec.SINGLE:
+        return Single(lsn, ts, topic, seq, sizes, body)
+    blocks, start = [], 0
+    for _ in range(count):
+        _, size = _CHECKSUM_AND_SIZE.unpack_from(body, start)
+        blocks.append((lsn, body[start : start + size]))
+        start += size
+    return Batch(lsn, ts, blocks)

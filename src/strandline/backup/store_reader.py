@@ -1,0 +1,305 @@
+"""Reads what a backup is made of from a store's files: a root, and the log behind it.
+
+The walk works on a closed store, beside a writer of another process, and inside the writer's own.
+It changes nothing. The root and its files stay while a pin is held (``log/files/pins.py``); a walk
+without one may find a file gone, and begins again (``create.py``).
+
+**Where a backup ends.** The store's own process says so (``Reach``): the ends of all shards at one
+instant, synced. Anybody else reads each shard to its end and syncs the files, so that what is in a
+backup does not vanish from the store by a power loss. Shards are read one after another; what was
+committed after the walk began is left out when there are several, for it may rest on a commit of
+another shard that was read before.
+
+**Where it begins.** Where the last backup ended, if its last frame is in this log too, byte for
+byte in its header, or the first file says that it stood before it. Otherwise where the root does,
+and another timeline begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from strandline.backup.descriptor import Descriptor, ShardReach, TopicReach
+from strandline.errors import Corrupt
+from strandline.log.files.checkpoint_codec import Root
+from strandline.log.files.layout import Layout
+from strandline.log.wal import block, control_messages
+from strandline.log.wal.codec import FILE_HEADER_SIZE, HEADER_SIZE
+from strandline.log.wal.log_files import LOCATION_LSN
+from strandline.log.wal.recovery import Frame, Scratch, ShardLog, Single, in_order
+from strandline.platform.disk import Disk, ReadFile
+from strandline.platform.system_errors import as_unavailable
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """How far a backup may go."""
+
+    until_us: int
+    ends: Mapping[int, int] | None = None
+    """Synced ends by shard; None: find them."""
+
+
+class Stretch(msgspec.Struct, kw_only=True):
+    """Frames of one WAL file that have to be copied."""
+
+    shard: int
+    term: int
+    first_lsn: int
+    end_lsn: int
+    last_lsn: int
+    """Where the last of the frames begins."""
+    ts_first: int
+    ts_last: int
+    file: ReadFile
+    offset: int
+
+
+class Log:
+    """The logs of all shards behind a root. Owned by one thread; close it."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        layout: Layout,
+        root: Root,
+        reach: Reach,
+        before: Descriptor | None,
+    ) -> None:
+        self.stretches: list[Stretch] = []
+        self.shards: list[ShardReach] = []
+        self.until_us = reach.until_us
+        self._disk = disk
+        self._root = root
+        self._ends = reach.ends
+        self._logs = self._open(disk, layout)
+        try:
+            self._closed = layout.read_closed(disk)
+            self.goes_on = before is not None and self._goes_on_from(before)
+            self._before = before if self.goes_on else None
+            self._topics = _Topics(root, self._before)
+            self._read()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def topics(self) -> list[TopicReach]:
+        return self._topics.reaches()
+
+    def close(self) -> None:
+        for log in self._logs.values():
+            log.files.close()
+
+    def _open(self, disk: Disk, layout: Layout) -> dict[int, ShardLog]:
+        logs: dict[int, ShardLog] = {}
+        scratch = Scratch()
+        shards = {*layout.shards_on(disk), *(entry.shard for entry in self._root.shards)}
+        try:
+            for shard in sorted(shards):
+                logs[shard] = ShardLog(
+                    disk,
+                    layout.shard(shard),
+                    shard,
+                    self._root.store_id,
+                    tolerate=True,  # a writer at work looks like damage at first
+                    scratch=scratch,
+                )
+        except BaseException:
+            for log in logs.values():
+                log.files.close()
+            raise
+        return logs
+
+    def _goes_on_from(self, before: Descriptor) -> bool:
+        if any(reach.end_lsn and reach.shard not in self._logs for reach in before.shards):
+            return False
+        return all(joins(log, before.reach(shard), self._root) for shard, log in self._logs.items())
+
+    def _read(self) -> None:
+        root = self._root
+        ends = {shard: self._start(shard) for shard in self._logs}
+        several = len(self._logs) > 1 and self._ends is None
+        bound_us = max(self.until_us, root.last_ts) if several else None
+        for shard, log in self._logs.items():
+            log.durable_upto = max(root.durable_lsn(shard), self._closed.get(shard, 0))
+        for log, place in in_order(list(self._logs.values())):
+            end_lsn = ends[log.files.shard]
+            if place >= len(log.headers) or (log.files.end_of(place) or end_lsn + 1) <= end_lsn:
+                continue
+            stretch = self._stretch(log, place, end_lsn, bound_us)
+            if stretch is None:
+                continue
+            if stretch.first_lsn > end_lsn:
+                raise _missing(log, end_lsn)
+            self.stretches.append(stretch)
+            ends[stretch.shard] = stretch.end_lsn
+            self.until_us = max(self.until_us, stretch.ts_last)
+        for shard, log in self._logs.items():
+            if log.damage:
+                raise log.damage[0].error()
+            if ends[shard] < root.durable_lsn(shard):
+                raise _missing(log, ends[shard])
+            self.shards.append(self._reach(log, ends[shard]))
+        if self._ends is None:
+            self._secure(ends)
+
+    def _reach(self, log: ShardLog, end_lsn: int) -> ShardReach:
+        shard = log.files.shard
+        last_lsn, last_header = self._last_frame(log, end_lsn)
+        return ShardReach(
+            shard=shard,
+            replay_lsn=self._root.replay_lsn(shard),
+            exact_lsn=self._root.durable_lsn(shard),
+            end_lsn=end_lsn,
+            last_lsn=last_lsn,
+            last_header=last_header,
+        )
+
+    def _start(self, shard: int) -> int:
+        """Where copying begins: where the last backup ended, or replay of the root begins."""
+        if self._before is not None:
+            return self._before.reach(shard).end_lsn
+        return self._root.replay_lsn(shard)
+
+    def _stretch(
+        self, log: ShardLog, place: int, start: int, bound_us: int | None
+    ) -> Stretch | None:
+        """The whole frames of a file from an lsn on, up to where the backup ends."""
+        header, entry = log.headers[place], log.files.entries[place]
+        shard = log.files.shard
+        until = None if self._ends is None else self._ends.get(shard, self._root.replay_lsn(shard))
+        if until is not None and until <= max(start, header.first_lsn):
+            return None
+        first = max(start, header.first_lsn)
+        found = Stretch(
+            shard=shard,
+            term=header.term,
+            first_lsn=first,
+            end_lsn=first,
+            last_lsn=first,
+            ts_first=0,
+            ts_last=0,
+            file=entry.file,
+            offset=FILE_HEADER_SIZE + first - header.first_lsn,
+        )
+        for frame in log.scan(place, first, until_lsn=until):
+            if bound_us is not None and frame.ts > bound_us:
+                break
+            lsn = frame.location & LOCATION_LSN
+            if lsn != found.end_lsn:
+                break  # behind damage, which is told
+            found.last_lsn = lsn
+            found.end_lsn = lsn + (log.previous & 0xFFFF_FFFF)
+            found.ts_first = found.ts_first or frame.ts
+            found.ts_last = frame.ts
+            self._topics.apply(frame)
+        return found if found.end_lsn > first else None
+
+    def _last_frame(self, log: ShardLog, end_lsn: int) -> tuple[int, str]:
+        """Where the frame before an lsn begins, and its header in hex; empty if it is not here."""
+        known = self._before.reach(log.files.shard) if self._before is not None else None
+        if known is not None and known.end_lsn == end_lsn:
+            return known.last_lsn, known.last_header
+        for stretch in reversed(self.stretches):
+            if stretch.shard == log.files.shard:
+                offset = stretch.offset + stretch.last_lsn - stretch.first_lsn
+                return stretch.last_lsn, stretch.file.pread(HEADER_SIZE, offset).hex()
+        for place in reversed(range(len(log.headers))):
+            entry = log.files.entries[place]
+            if entry.first_lsn >= end_lsn:
+                continue
+            last_lsn = entry.first_lsn
+            for frame in log.scan(place, entry.first_lsn, until_lsn=end_lsn):
+                last_lsn = frame.location & LOCATION_LSN
+            header = entry.file.pread(HEADER_SIZE, FILE_HEADER_SIZE + last_lsn - entry.first_lsn)
+            return last_lsn, header.hex()
+        return 0, ""
+
+    def _secure(self, ends: Mapping[int, int]) -> None:
+        """Sync what nobody is known to have synced."""
+        for shard, log in self._logs.items():
+            if ends[shard] <= log.durable_upto:
+                continue
+            for stretch in self.stretches:
+                if stretch.shard == shard:
+                    _sync(self._disk, stretch.file.path)
+            self._disk.sync_dir(log.files.directory)
+
+
+def joins(log: ShardLog, reach: ShardReach, root: Root) -> bool:
+    """Whether this log goes on where a backup of the shard ended."""
+    if not log.headers:
+        return root.replay_lsn(log.files.shard) == reach.end_lsn
+    begins = log.headers[0].first_lsn
+    if not reach.end_lsn or not reach.last_header:
+        return begins == reach.end_lsn == 0
+    header = bytes.fromhex(reach.last_header)
+    if begins == reach.end_lsn:
+        return log.headers[0].previous == int.from_bytes(header[:8], "little")
+    if begins > reach.last_lsn:
+        return False
+    entry, offset = log.files.locate(reach.last_lsn)
+    return entry.file.pread(HEADER_SIZE, offset) == header
+
+
+class _Topics:
+    """The heads of the topics at the end of a backup, as far as the log tells."""
+
+    def __init__(self, root: Root, before: Descriptor | None) -> None:
+        if before is None:
+            known = [TopicReach(entry.id, entry.name, entry.covered) for entry in root.topics]
+        else:
+            known = [topic for topic in before.topics if not topic.dropped]
+        self._names = {topic.id: topic.name for topic in known}
+        self._heads = {topic.id: topic.head_seq for topic in known}
+        self._dropped: set[int] = set()
+
+    def reaches(self) -> list[TopicReach]:
+        return [
+            TopicReach(each, name, self._heads[each], each in self._dropped)
+            for each, name in self._names.items()
+        ]
+
+    def apply(self, frame: Frame) -> None:
+        for topic_id, _, last_seq, message in told_by(frame):
+            if isinstance(message, control_messages.TopicCreated):
+                self._names[topic_id] = message.name
+                self._heads.setdefault(topic_id, 0)
+            elif isinstance(message, control_messages.TopicDeleted):
+                self._dropped.add(topic_id)
+            elif topic_id in self._heads:
+                self._heads[topic_id] = max(self._heads[topic_id], last_seq)
+
+
+def told_by(frame: Frame) -> Iterator[tuple[int, int, int, control_messages.Message | None]]:
+    """Of each part of a frame: topic id, first and last seq, and the message if it is one."""
+    if isinstance(frame, Single):
+        yield frame.topic_id, frame.seq, frame.seq, None
+        return
+    for _, view in frame.blocks:
+        found = block.Block(view)
+        if found.kind == block.CONTROL:
+            yield found.topic_id, 0, 0, control_messages.decode(found.control_payload())
+        else:
+            yield found.topic_id, found.first_seq, found.last_seq, None
+
+
+def _missing(log: ShardLog, lsn: int) -> Corrupt:
+    shard = log.files.shard
+    reason = f"WAL files of shard {shard} from lsn {lsn} on are missing"
+    return Corrupt(reason, path=log.files.directory)
+
+
+def _sync(disk: Disk, path: str) -> None:
+    try:
+        file = disk.open_log(path)
+        try:
+            file.sync()
+        finally:
+            file.close()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise as_unavailable(error, "the log's last bytes") from error

@@ -1,0 +1,1 @@
+"""``strandline demo``: a server with a small shop whose data keeps coming."""

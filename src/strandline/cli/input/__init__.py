@@ -1,0 +1,1 @@
+"""Input of commands: arguments, standard input, confirmations and the prompt."""

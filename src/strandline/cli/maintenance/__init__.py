@@ -1,0 +1,1 @@
+"""Commands that inspect, verify, repair, back up and measure a store."""

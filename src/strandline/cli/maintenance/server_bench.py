@@ -1,0 +1,43 @@
+"""A quick look at the rates of a server, beside how often per second it answers at all.
+
+Everything happens in a topic of its own, which is deleted at the end.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+
+from strandline.cli.maintenance.bench_timer import Measured, beside, rate, threads_rate
+from strandline.store import Store
+
+_RECORD = b"one hundred bytes, neither long nor short, like many that are kept".ljust(100, b".")
+_BATCH = 1000
+KINDS = 5
+
+
+def measure(store: Store, seconds: float, threads: int) -> Iterator[Measured]:
+    """Rates of appends and reads over the wire."""
+    name = f"strandline-bench-{secrets.token_hex(4)}"
+    topic = store.create_topic(name)
+    try:
+        asked = rate(lambda: topic.head_seq, seconds)
+
+        def told(work: str, per_s: float) -> Measured:
+            return beside(work, per_s, "question to it", asked)
+
+        yield told("append, 1 record", rate(lambda: topic.append(_RECORD), seconds))
+        batch = [_RECORD] * _BATCH
+        yield told("append_many, 1000", _BATCH * rate(lambda: topic.append_many(batch), seconds))
+        yield told("read, pages of 1000", _BATCH * rate(_reading(topic.read), seconds))
+        together = threads_rate(lambda: topic.append(_RECORD), seconds, threads)
+        yield told(f"append, {threads} threads", together)
+        topic.alter(durability="fsync")
+        together = threads_rate(lambda: topic.append(_RECORD), seconds, threads)
+        yield told(f"append fsync, {threads} threads", together)
+    finally:
+        store.delete_topic(name)
+
+
+def _reading(read: Callable[[int, int], object]) -> Callable[[], object]:
+    return lambda: read(0, _BATCH)

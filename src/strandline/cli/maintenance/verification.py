@@ -1,0 +1,106 @@
+"""Verifies a store with all that is derived from it, which ``log/repair/verify.py`` does not know.
+
+    lake        the indexes of tables, beside rows and manifests, which it does know
+    views/      every checkpoint and page of the reservoir in which views are saved
+    schedule/   what is known of declared pipelines
+    incoming/   deliveries that wait for the writer
+
+Nothing is changed. Beside a process that writes only what is wrong twice is reported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from strandline.config.settings import Settings
+from strandline.errors import Corrupt, NewerFormat, NotFound, Unavailable
+from strandline.ingest.delivery_codec import check_pending
+from strandline.log.files.layout import Layout
+from strandline.log.progress import Progress, silent
+from strandline.log.repair.verify import Problem, VerifyReport, verify_store
+from strandline.pipelines.schedule.run_state import Ledger
+from strandline.platform.disk import Disk
+from strandline.platform.objectstore.cloud import open_objects
+from strandline.platform.objectstore.protocol import Objects
+from strandline.reservoir import verify as reservoir_check
+from strandline.views.table.files.verify import check_indexes
+
+
+def verify_all(
+    disk: Disk,
+    path: str,
+    settings: Settings | None = None,
+    progress: Progress = silent,
+    *,
+    objects: Objects | None = None,
+    lake: bool = True,
+    views: bool = True,
+) -> VerifyReport:
+    """Read and check a store with its lake, its saved views and its other files."""
+    settings = settings or Settings()
+    report = verify_store(disk, path, settings, progress, objects=objects, lake=lake)
+    found = list(_problems(disk, path, settings, report, objects, lake=lake, views=views))
+    if found and report.in_use:
+        again = _problems(disk, path, settings, report, objects, lake=lake, views=views)
+        found = [each for each in again if each in found]
+    report.problems += found
+    return report
+
+
+def _problems(
+    disk: Disk,
+    path: str,
+    settings: Settings,
+    report: VerifyReport,
+    objects: Objects | None,
+    *,
+    lake: bool,
+    views: bool,
+) -> Iterator[Problem]:
+    layout = Layout(path)
+    if lake and report.store_id:
+        yield from _of_indexes(disk, layout, settings, bytes.fromhex(report.store_id), objects)
+    if views:
+        yield from _of_views(disk, layout)
+    yield from _of_errors("schedule", Ledger(path, disk).check())
+    if disk.exists(layout.incoming):
+        with contextlib.closing(open_objects(layout.incoming, disk=disk)) as incoming:
+            yield from _of_errors("delivery", check_pending(incoming))
+
+
+def _of_indexes(
+    disk: Disk, layout: Layout, settings: Settings, store_id: bytes, objects: Objects | None
+) -> Iterator[Problem]:
+    url, patience = settings.lake.url or layout.lake, settings.lake.objects
+    opened = objects or open_objects(url, settings=patience, disk=disk)
+    try:
+        found = check_indexes(opened, store_id)
+        yield from _of_errors("lake", (step for step in found if not isinstance(step, int)))
+    except Unavailable:
+        return  # verify_store has reported it
+    finally:
+        if objects is None:
+            opened.close()
+
+
+def _of_views(disk: Disk, layout: Layout) -> Iterator[Problem]:
+    if not disk.exists(layout.views):
+        return
+    with contextlib.closing(open_objects(layout.views, disk=disk)) as objects:
+        try:
+            report = reservoir_check.verify(objects)
+        except (NotFound, NewerFormat):
+            return
+        for each in report.damage:
+            yield Problem(
+                path=f"{layout.views}/{each.object}",
+                kind="views",
+                reason=f"{each.reason}: the views are folded again from the log",
+                offset=each.offset,
+            )
+
+
+def _of_errors(kind: str, errors: Iterator[Corrupt]) -> Iterator[Problem]:
+    for error in errors:
+        yield Problem(path=error.path, kind=kind, reason=error.reason, offset=error.offset)

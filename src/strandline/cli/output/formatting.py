@@ -1,0 +1,187 @@
+"""Values as text for people and as JSON for programs. Pure.
+
+Stored bytes are shown as text when they are UTF-8; otherwise as base64, with the marker ``base64:``
+in a table and under ``data_base64`` (``key_base64``, ``meta_base64``) in JSON. In a table nothing
+that a terminal could take for a command leaves here unescaped, and a record is one line.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Protocol
+
+import msgspec
+
+from strandline.cli.options import EPOCH
+from strandline.config.settings import GIB, KIB, MIB
+from strandline.records import Record, Tombstone
+
+Json = dict[str, object]
+Cells = Mapping[str, str | None]
+"""The cells of a line by column; None where the thing has nothing to say."""
+
+
+class Row(Protocol):
+    """One thing in both shapes; only the one that is asked for is made."""
+
+    @property
+    def json(self) -> Json: ...
+
+    @property
+    def cells(self) -> Cells: ...
+
+
+class Made(msgspec.Struct, frozen=True):
+    """A row whose shapes are ready."""
+
+    json: Json
+    cells: Cells
+
+
+class RecordRow(msgspec.Struct, frozen=True):
+    """A record. A field without a value is null in JSON, and - in a table."""
+
+    record: Record
+
+    @property
+    def json(self) -> Json:
+        record = self.record
+        json: Json = {"seq": record.seq, "ts": record.ts}
+        put_bytes(json, "key", record.key)
+        json["tag"] = record.tag
+        json["node"] = record.node
+        put_bytes(json, "meta", record.meta)
+        put_bytes(json, "data", record.data)
+        return json
+
+    @property
+    def cells(self) -> Cells:
+        record = self.record
+        cells: dict[str, str | None] = {"seq": str(record.seq), "time": moment(record.ts)}
+        for name in ("key", "tag", "node", "meta"):
+            value = getattr(record, name)
+            cells[name] = None if value is None else plain(value)
+        cells["data"] = plain(record.data)
+        return cells
+
+
+def tombstone_row(gap: Tombstone) -> Row:
+    """Loss, said where it happened."""
+    json: Json = {
+        "tombstone": {
+            "gap_from": gap.gap_from,
+            "gap_to": gap.gap_to,
+            "reason": gap.reason,
+            "missed": gap.missed,
+        }
+    }
+    text = f"records {gap.gap_from} to {gap.gap_to} are gone ({gap.reason})"
+    return Made(json, {"notice": text})
+
+
+def row_of(value: msgspec.Struct, cells: Cells | None = None, **more: object) -> Row:
+    """Any of our structs: its fields as they are, unless better text is given, and more of them."""
+    json: Json = {name: jsonable(getattr(value, name)) for name in value.__struct_fields__} | more
+    if cells is None:
+        cells = {name: text(found) for name, found in json.items()}
+    return Made(json, cells)
+
+
+def fact_row(json: Json) -> Row:
+    """Facts that are as good in a table as they are in JSON."""
+    return Made(json, {name.replace("_", " "): text(found) for name, found in json.items()})
+
+
+def jsonable(value: object) -> object:
+    """A value as JSON with names: also structs that are stored as bare lists."""
+    if isinstance(value, msgspec.Struct):
+        tag = value.__struct_config__.tag
+        named = {name: jsonable(getattr(value, name)) for name in value.__struct_fields__}
+        return named if tag is None else {"type": tag, **named}
+    if isinstance(value, list | tuple):
+        return [jsonable(item) for item in value]
+    if isinstance(value, dict):
+        return {str(name): jsonable(item) for name, item in value.items()}
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return value
+
+
+def text(value: object) -> str:
+    """A value in a table."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    if isinstance(value, list | tuple):
+        return ", ".join(text(item) for item in value) or "-"
+    if isinstance(value, dict):
+        items = ", ".join(f"{name}={text(item)}" for name, item in value.items())
+        return f"({items})" if items else "-"
+    return plain(str(value))
+
+
+def plain(value: bytes | str) -> str:
+    """Text on one line without control characters; base64 when the bytes are no text."""
+    if isinstance(value, bytes):
+        decoded = utf8(value)
+        if decoded is None:
+            return "base64:" + base64.b64encode(value).decode()
+        value = decoded
+    if value.isprintable():
+        return value
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in value
+    )
+
+
+def utf8(value: bytes) -> str | None:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def moment(ts: int) -> str:
+    """Microseconds as ISO 8601 in UTC."""
+    try:
+        found = EPOCH + timedelta(microseconds=ts)
+    except OverflowError:
+        return str(ts)
+    return found.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def size(count: int) -> str:
+    """Bytes, rounded for reading."""
+    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if count >= unit:
+            return f"{count / unit:.1f} {name}"
+    return f"{count} B"
+
+
+def duration(ms: int) -> str:
+    """Milliseconds in the largest unit that divides them."""
+    for unit, name in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")):
+        if ms and ms % unit == 0:
+            return f"{ms // unit}{name}"
+    return f"{ms}ms" if ms else "-"
+
+
+def schema(fields: Mapping[str, str], version: int) -> str:
+    """The fields of a schema, and which version of it they are."""
+    told = ", ".join(f"{name}: {plain(kind)}" for name, kind in fields.items())
+    return f"{told} (version {version})" if fields else "-"
+
+
+def put_bytes(json: Json, name: str, value: bytes | None) -> None:
+    """Add stored bytes under a name: as text, or as base64 under a name that says so."""
+    decoded = None if value is None else utf8(value)
+    if value is not None and decoded is None:
+        json[f"{name}_base64"] = base64.b64encode(value).decode()
+    else:
+        json[name] = decoded

@@ -1,0 +1,212 @@
+"""``strandline pipeline``: work over the whole lake, here or on Spark.
+
+Pipelines need the lake and not the store's lock, so they run beside the process that writes.
+Imports and exports are in ``pipeline_import_export.py``, rebuilds and rollups in
+``pipeline_rebuild.py``, remembered
+queries in ``pipeline_materialize.py``, what is declared and due in ``pipeline_schedule.py``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+from cyclopts import App, Parameter
+
+from strandline import pipelines
+from strandline.cli.engine_options import HERE, Where
+from strandline.cli.open_store import must_exist
+from strandline.cli.options import TARGET, VIEW_TARGET, Flag, Target, ViewTarget, byte_count
+from strandline.cli.output import formatting
+from strandline.cli.output.formatting import Made, Row
+from strandline.cli.output.output import print_report
+from strandline.cli.output.progress import Steps
+from strandline.cli.pipelines import (
+    lake,
+    pipeline_import_export,
+    pipeline_materialize,
+    pipeline_rebuild,
+    pipeline_schedule,
+)
+from strandline.config.settings import MIB, LakeSettings
+from strandline.errors import Corrupt, Invalid
+
+app = App(name="pipeline")
+run = App(name="run", help="Run a pipeline. Killed, it goes on where it was when run again.")
+app.command(run)
+run.command(pipeline_import_export.import_files, name="import")
+run.command(pipeline_import_export.export, name="export")
+run.command(pipeline_materialize.materialize, name="materialize")
+app.command(pipeline_schedule.list_pipelines, name="ls", alias="list")
+app.command(pipeline_schedule.schedule)
+app.command(pipeline_schedule.runs)
+run.command(pipeline_rebuild.rebuild, name="rebuild")
+run.command(pipeline_rebuild.rollup, name="rollup")
+
+
+@run.command
+def compact(
+    *topics: str,
+    file_bytes: Annotated[
+        str, Parameter(metavar="SIZE")
+    ] = f"{LakeSettings().file_bytes // MIB}MiB",
+    dead_share: float = round(LakeSettings().dead_share, 2),
+    keyed: Flag = False,
+    dry_run: Flag = False,
+    where: Where = HERE,
+    target: ViewTarget = VIEW_TARGET,
+) -> None:
+    """Merge small files of the lake into large ones, without the rows that are gone.
+
+    Works beside a process that writes. Readers of the old files can go on for a day.
+
+    Parameters
+    ----------
+    topics
+        Names of topics, or patterns with `*`; all without any.
+    file_bytes
+        Payload of a file to aim at.
+    dead_share
+        Rewrite a file of which more than this share is gone, however large it is.
+    keyed
+        First have key-value topics let go of superseded versions and forgotten keys; needs the
+        folder of the store.
+    dry_run
+        Only say what would be done.
+    """
+    settings = LakeSettings(file_bytes=byte_count(file_bytes), dead_share=dead_share)
+    summary = _compact(topics, settings, where, target, keyed=keyed, dry_run=dry_run)
+    facts = {
+        "lake": formatting.plain(summary.lake),
+        "result": _compacted(summary),
+        "files": f"{summary.files_before} before, {summary.files_after} after",
+        "rows": f"{summary.rows_after}, {summary.rows_dropped} dropped",
+        "size": f"{formatting.size(summary.bytes_before)} before, "
+        + ("not known yet" if dry_run else f"{formatting.size(summary.bytes_after)} after"),
+        "took": f"{summary.seconds:.1f} s, {summary.engine}",
+    }
+    if keyed:
+        facts["let go"] = f"{summary.let_go} records that no key-value view needs"
+    skipped: list[Row] = [Made({}, _skipped(each)) for each in summary.skipped]
+    print_report(target.output, Made(msgspec.to_builtins(summary), facts), {"skipped": skipped})
+    if summary.damaged:
+        first = summary.damaged[0]
+        error = Corrupt(first.reason, path=summary.lake)
+        error.add_note("`strandline pipeline run scrub` lists all damage in the lake")
+        raise error
+
+
+@run.command
+def scrub(
+    *topics: str,
+    no_local: Flag = False,
+    dry_run: Flag = False,
+    where: Where = HERE,
+    target: Target = TARGET,
+) -> None:
+    """Read every byte of the lake and of the store again, and tell what is damaged.
+
+    Changes nothing, and works beside a process that writes. Exit code 3 when something is damaged;
+    an open store mends what another copy allows by itself.
+
+    Parameters
+    ----------
+    topics
+        Names of topics in the lake, or patterns with `*`; all without any.
+    no_local
+        Leave out checkpoints, log and segments of the store.
+    dry_run
+        Only say how much would be read.
+    """
+    store = os.path.abspath(target.store)
+    local = os.path.isfile(f"{store}/SYSTEM") and not no_local
+    with Steps() as steps:
+        summary = pipelines.scrub(
+            lake.url_of(target),
+            topics,
+            engine=where.chooser(steps.show),
+            store=store if local else "",
+            dry_run=dry_run,
+            progress=steps.show,
+        )
+    verdict = "good" if summary.ok else f"{len(summary.findings)} problems"
+    facts = {
+        "lake": formatting.plain(summary.lake),
+        "result": "nothing was read" if dry_run else verdict,
+        "read": f"{summary.files} files of {summary.topics} topics and {summary.local_files} local "
+        f"ones, {formatting.size(summary.bytes_read)}",
+        "took": f"{summary.seconds:.1f} s, {summary.engine}",
+    }
+    findings: list[Row] = [Made({}, _finding(each)) for each in summary.findings]
+    json = msgspec.to_builtins(summary) | {"ok": summary.ok}
+    print_report(target.output, Made(json, facts), {"findings": findings})
+    if summary.findings:
+        raise _damaged(summary.findings)
+
+
+def _compact(
+    topics: Sequence[str],
+    settings: LakeSettings,
+    where: Where,
+    target: ViewTarget,
+    *,
+    keyed: bool,
+    dry_run: bool,
+) -> pipelines.CompactSummary:
+    if keyed and dry_run:
+        raise Invalid("what leaves a key-value topic is known when it has left: no dry run of that")
+    with Steps() as steps:
+        if not keyed:
+            return pipelines.compact(
+                lake.url_of(target),
+                topics,
+                engine=where.chooser(steps.show),
+                settings=settings,
+                dry_run=dry_run,
+                progress=steps.show,
+            )
+        must_exist(target.store)
+        return pipelines.compact_keyed(
+            target.store,
+            topics,
+            engine=where.chooser(steps.show),
+            settings=settings,
+            lake=target.lake_url,
+            views_url=target.views_url,
+            progress=steps.show,
+        )
+
+
+def _compacted(summary: pipelines.CompactSummary) -> str:
+    verb = "would be merged" if summary.dry_run else "merged"
+    text = f"{summary.groups} groups of files {verb}"
+    return text + (f", {len(summary.skipped)} skipped" if summary.skipped else "")
+
+
+def _skipped(found: pipelines.SkippedGroup) -> dict[str, str]:
+    return {
+        "topic": found.topic,
+        "seqs": f"{found.first_seq} to {found.last_seq}",
+        "files": str(found.files),
+        "reason": formatting.plain(found.reason),
+    }
+
+
+def _finding(found: pipelines.ScrubFinding) -> dict[str, str | None]:
+    return {
+        "kind": found.kind,
+        "path": formatting.plain(found.path),
+        "topic": found.topic,
+        "seqs": None if found.first_seq is None else f"{found.first_seq} to {found.last_seq}",
+        "reason": formatting.plain(found.reason),
+    }
+
+
+def _damaged(findings: Sequence[pipelines.ScrubFinding]) -> Corrupt:
+    first = findings[0]
+    more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+    error = Corrupt(first.reason + more, path=first.path, offset=first.offset)
+    error.add_note("an open store mends what it can; `strandline repair --dry-run` tells the rest")
+    return error

@@ -1,0 +1,87 @@
+"""``strandline pipeline run materialize``: remembered queries brought up to date."""
+
+from __future__ import annotations
+
+import msgspec
+
+from strandline import errors, pipelines
+from strandline.cli.engine_options import HERE, Where
+from strandline.cli.open_store import open_to_read
+from strandline.cli.options import VIEW_TARGET, Flag, ViewTarget
+from strandline.cli.output import formatting
+from strandline.cli.output.formatting import Made, Row
+from strandline.cli.output.output import print_report
+from strandline.cli.output.progress import Steps
+from strandline.errors import Invalid, StrandlineError
+
+
+def materialize(
+    *aliases: str,
+    full: Flag = False,
+    where: Where = HERE,
+    target: ViewTarget = VIEW_TARGET,
+) -> None:
+    """Bring remembered queries up to date, from where they are or from the beginning.
+
+    Works beside a process that writes, which takes what is delivered; whoever is quicker with one
+    of them does no harm. SHOW then has little left to read.
+
+    Parameters
+    ----------
+    aliases
+        Names of remembered queries, or patterns with `*`; all without any.
+    full
+        Compute everything again.
+    """
+    if target.is_remote:
+        raise Invalid(
+            "materialize needs the folder of the store, and not a server's url: run it where the "
+            "store is, with --store; it works beside the server"
+        )
+    path, lake = target.place.store, target.lake_url
+    with Steps() as steps, open_to_read(path, lake, target.views_place) as store:
+        summary = pipelines.materialize(
+            store,
+            aliases,
+            full=full,
+            engine=where.chooser(steps.show),
+            progress=steps.show,
+            lake=lake,
+        )
+    facts = {
+        "store": formatting.plain(summary.store),
+        "result": f"{summary.changed} of {len(summary.refreshed)} had news"
+        + (f", {len(summary.failed)} failed" if summary.failed else ""),
+        "took": f"{summary.seconds:.1f} s",
+    }
+    queries: list[Row] = [Made({}, _refreshed(each)) for each in summary.refreshed]
+    failed: list[Row] = [Made({}, _failed(each)) for each in summary.failed]
+    parts = {"queries": queries} | ({"failed": failed} if failed else {})
+    print_report(target.output, Made(msgspec.to_builtins(summary), facts), parts)
+    if summary.failed:
+        raise _as_error(summary.failed[0])
+
+
+def _refreshed(each: pipelines.Refreshed) -> dict[str, str | None]:
+    return {
+        "alias": each.alias,
+        "did": None if not each.engine else "everything anew" if each.anew else "what was new",
+        "behind": str(each.behind),
+        "rows": str(each.rows),
+        "read": formatting.size(each.bytes_read),
+        "engine": each.engine or None,
+        "took": f"{each.seconds:.1f} s",
+    }
+
+
+def _failed(each: pipelines.FailedRefresh) -> dict[str, str]:
+    return {"alias": each.alias, "error": each.error, "reason": formatting.plain(each.reason)}
+
+
+def _as_error(failed: pipelines.FailedRefresh) -> StrandlineError:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    known = [kind for kind in kinds if issubclass(kind, StrandlineError)]
+    for kind in known:
+        if kind.code == failed.error and kind.__init__ is StrandlineError.__init__:
+            return kind(f"{failed.alias}: {failed.reason}")
+    return StrandlineError(f"{failed.alias}: {failed.reason}")

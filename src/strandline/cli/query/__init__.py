@@ -1,0 +1,1 @@
+"""Commands that run queries: the command language and SQL."""

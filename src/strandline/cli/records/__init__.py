@@ -1,0 +1,1 @@
+"""Commands that append and read records and manage topics."""

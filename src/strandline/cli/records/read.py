@@ -1,0 +1,200 @@
+"""``strandline read`` and ``strandline tail``: records by cursor, by time, and as they come.
+
+Both open the store read-only, so they work beside a process that writes. ``tail -f`` looks about
+five times a second, less often when looking itself takes long; a server tells what is new.
+Lost records are said in the middle of the output, where they are missing.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from strandline.cli.open_store import find_topic, is_served, read_again, reading, refresh
+from strandline.cli.options import TARGET, Flag, Target, microseconds
+from strandline.cli.output.formatting import RecordRow, Row, tombstone_row
+from strandline.cli.output.output import Output, output
+from strandline.errors import Invalid, RecordsLost
+from strandline.log.read.page import Page
+from strandline.log.topic.topic import Topic
+from strandline.records import Record, Tombstone
+from strandline.store import Store
+
+_PAGE = 1000
+_POLL_S = 0.2
+
+
+def read(
+    topic: str,
+    /,
+    *,
+    after: int | None = None,
+    limit: int = 100,
+    at: str | None = None,
+    node: str | None = None,
+    everything: Annotated[Flag, Parameter(name=["--all", "-a"])] = False,
+    target: Target = TARGET,
+) -> None:
+    """Print the records of a topic, oldest first.
+
+    Parameters
+    ----------
+    topic
+        Name of the topic.
+    after
+        The cursor: print what comes behind this seq. Default: from the beginning.
+    limit
+        Print at most so many records.
+    at
+        Begin at this time: 2026-03-28T14:05:00Z, or microseconds since 1970.
+    node
+        Leave out the records that this node wrote.
+    everything
+        Print all of them, however many.
+    """
+    if after is not None and at is not None:
+        raise Invalid("begin --after a seq or --at a time, not both")
+    if limit < 1:
+        raise Invalid("--limit is 1 or more")
+    start = None if at is None else microseconds(at)
+    out = output(target.output)
+    with reading(target) as store:
+        if start is not None:
+            after = read_again(store, lambda: find_topic(store, topic).cursor_at(start))
+        cursor = Cursor(store, topic, after or 0, node)
+        left = limit
+        while left > 0:
+            page = cursor.turn(_PAGE if everything else min(left, _PAGE))
+            _print(out, page)
+            left -= 0 if everything else len(page)
+            if page.caught_up:
+                break
+        out.end()
+        if not page.caught_up and target.output == "table":
+            sys.stdout.flush()
+            print(f"more behind: --after {page.next} (head {page.head_seq})", file=sys.stderr)
+
+
+def tail(
+    topic: str,
+    /,
+    *,
+    count: Annotated[int, Parameter(name=["--count", "-n"])] = 10,
+    follow: Annotated[Flag, Parameter(name=["--follow", "-f"])] = False,
+    node: str | None = None,
+    target: Target = TARGET,
+) -> None:
+    """Print the newest records of a topic; -f waits for more.
+
+    Parameters
+    ----------
+    topic
+        Name of the topic.
+    count
+        How many records to begin with.
+    follow
+        Go on with new records until interrupted; another process may be writing.
+    node
+        Leave out the records that this node wrote.
+    """
+    if count < 0:
+        raise Invalid("--count is 0 or more")
+    out = output(target.output, live=follow)
+    with reading(target) as store:
+        records, cursor = _newest(store, topic, count, node)
+        out.rows([RecordRow(record) for record in records])
+        try:
+            if follow and is_served(store):
+                _follow_served(find_topic(store, topic), cursor, out)
+            elif follow:
+                _follow(store, cursor, out)
+        finally:
+            out.end()
+
+
+class Cursor:
+    """A place in a topic of a store that somebody else may be writing."""
+
+    def __init__(self, store: Store, topic: str, after: int, node: str | None) -> None:
+        self._store = store
+        self._topic = topic
+        self._served = find_topic(store, topic) if is_served(store) else None
+        self.node = node
+        self.epoch: int | None = None
+        """Of which life of the topic the cursor is, once something was read."""
+        self.after = after
+
+    def turn(self, limit: int) -> Page:
+        """The next page; the cursor moves behind it."""
+        page = read_again(self._store, lambda: self._read(limit))
+        if page.tombstone is not None and page.tombstone.reason == "damaged":
+            # Perhaps we only read the log while it was being written: look again, then believe.
+            refresh(self._store)
+            page = read_again(self._store, lambda: self._read(limit))
+        self.after, self.epoch = page.next, page.epoch
+        return page
+
+    def _read(self, limit: int) -> Page:
+        found = self._served or find_topic(self._store, self._topic)
+        page = found.read(self.after, limit, node=self.node, epoch=self.epoch)
+        page.records  # noqa: B018 - decoded here, where a file that is gone can still be met
+        return page
+
+
+def _newest(store: Store, name: str, count: int, node: str | None) -> tuple[list[Record], Cursor]:
+    """The last records that are still there, and the cursor behind them."""
+    statistics = read_again(store, lambda: find_topic(store, name).statistics())
+    head, earliest = statistics.head_seq, statistics.earliest_seq
+    span = count
+    while True:
+        after = max(head - span, earliest - 1, 0) if count else head
+        cursor = Cursor(store, name, after, node)
+        cursor.epoch = statistics.epoch
+        records: list[Record] = []
+        while cursor.after < head:
+            page = cursor.turn(_PAGE)
+            records += page.records
+            if page.caught_up:  # before the head that was: it is another topic by now
+                break
+        if len(records) >= count or after <= earliest - 1:
+            return records[len(records) - min(count, len(records)) :], cursor
+        span = span * 4
+
+
+def _follow(store: Store, cursor: Cursor, out: Output) -> None:
+    pause = _POLL_S
+    while True:
+        page = cursor.turn(_PAGE)
+        _print(out, page)
+        if page.caught_up:
+            sys.stdout.flush()
+            time.sleep(pause)
+            begun = time.monotonic()
+            refresh(store)
+            pause = max(_POLL_S, time.monotonic() - begun)
+
+
+def _follow_served(topic: Topic, cursor: Cursor, out: Output) -> None:
+    """Records as a server tells them. The client waits for a server that is away for a while."""
+    while True:
+        try:
+            for record in topic.follow(cursor.after, node=cursor.node, epoch=cursor.epoch):
+                out.rows([RecordRow(record)])
+                cursor.after = record.seq
+        except RecordsLost as lost:
+            gap = Tombstone(gap_from=lost.gap_from, gap_to=lost.gap_to, reason=lost.reason)
+            out.notice(tombstone_row(gap))
+            cursor.after = lost.gap_to
+            if lost.reason == "recreated":  # of such a topic everything is new
+                cursor.after, cursor.epoch = 0, topic.read(0, 1).epoch
+
+
+def _print(out: Output, page: Page) -> None:
+    if page.tombstone is not None:
+        out.notice(tombstone_row(page.tombstone))
+    rows: list[Row] = [RecordRow(record) for record in page.records]
+    if rows:
+        out.rows(rows)

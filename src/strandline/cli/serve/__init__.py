@@ -1,0 +1,1 @@
+"""Commands that serve a store and manage its tokens, routers, contexts and audit log."""

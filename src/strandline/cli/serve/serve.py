@@ -1,0 +1,117 @@
+"""``strandline serve``: a store over HTTP, until it is told to stop.
+
+Settings come from a file (``--config``, or ``strandline.toml`` in this folder), then from the
+environment (``STRANDLINE_LIMITS__BODY_BYTES_MAX``), then from the flags: ``server/config.py``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from strandline.cli.options import Flag
+from strandline.errors import Invalid
+from strandline.platform import listen_sockets
+from strandline.platform.clock import SystemClock
+from strandline.server import config
+
+if TYPE_CHECKING:
+    from strandline.server.serve import Serving
+
+DEFAULT_FILE = "strandline.toml"
+_OTHER_FILES = 4096  # besides connections: of the store
+
+
+def serve(
+    *,
+    data: Annotated[str | None, Parameter(metavar="DIR", help="Directory of the store.")] = None,
+    bind: Annotated[
+        str | None, Parameter(metavar="HOST:PORT", help="Where to listen, or unix:PATH.")
+    ] = None,
+    config_file: Annotated[
+        str | None,
+        Parameter(name="--config", metavar="FILE", help="Settings; strandline.toml if it is here."),
+    ] = None,
+    tls_certificate: Annotated[
+        str | None, Parameter(metavar="FILE", help="PEM file with the certificate and its chain.")
+    ] = None,
+    tls_key: Annotated[str | None, Parameter(metavar="FILE", help="PEM file with its key.")] = None,
+    behind_proxy: Annotated[Flag, Parameter(help="A proxy in front encrypts.")] = False,
+    trusted_proxy: Annotated[
+        list[str] | None,
+        Parameter(metavar="ADDRESS", help="A proxy whose X-Forwarded-For is believed; repeatable."),
+    ] = None,
+    log_format: Annotated[
+        str | None, Parameter(metavar="FORMAT", help="text for people, json for machines.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        Parameter(name="--set", metavar="NAME=VALUE", help="Any other setting; repeatable."),
+    ] = None,
+) -> None:
+    """Serve a store over HTTP, with SSE and WebSockets.
+
+    Only this machine can reach it, unless ``--bind`` says otherwise: then it needs a token
+    (``strandline token create``) and TLS.
+    """
+    # Slow to import, and for one command.
+    from strandline.server import logs  # noqa: PLC0415 - as above
+    from strandline.server.serve import Serving  # noqa: PLC0415 - as above
+
+    flags: dict[str, object] = {
+        "data": data,
+        "bind": bind,
+        "tls.certificate": tls_certificate,
+        "tls.key": tls_key,
+        "behind_proxy": behind_proxy or None,
+        "trusted_proxies": trusted_proxy,
+        "log_format": log_format,
+    }
+    given = config.settings_of(
+        file=settings_file(config_file),
+        environment=dict(os.environ) | dict(_named(settings or ())),
+        flags={name: value for name, value in flags.items() if value is not None},
+    )
+    clock = SystemClock()
+    logs.configure(given.log_format, clock)
+    listen_sockets.allow_open_files(given.limits.connections_max + _OTHER_FILES)
+    Serving(given, clock=clock, on_bound=_tell_bound, on_ready=_tell_ready).run()
+    print("stopped: everything acknowledged is on disk", file=sys.stderr)
+
+
+def settings_file(path: str | None) -> tuple[str, str] | None:
+    """Path and text of the settings; None when none is named and none lies here."""
+    if path is None and not os.path.isfile(DEFAULT_FILE):
+        return None
+    path = path or DEFAULT_FILE
+    try:
+        with open(path, encoding="utf-8") as file:
+            return path, file.read()
+    except OSError as error:
+        raise Invalid(f"--config {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise Invalid(f"--config {path} is not UTF-8 text: {error.reason}") from error
+
+
+def _named(settings: Iterable[str]) -> Iterable[tuple[str, str]]:
+    """``limits.claim_max=5`` as the environment would say it."""
+    for text in settings:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise Invalid(f"--set {text!r}: write it as NAME=VALUE, as in limits.claim_max=500")
+        if name not in config.names():
+            raise Invalid(f"--set {text!r}: there is no setting {name!r}{config.meant(name)}")
+        yield config.PREFIX + name.upper().replace(".", "__"), value
+
+
+def _tell_bound(serving: Serving) -> None:
+    data = os.path.abspath(serving.settings.data)
+    print(f"listening on {serving.url}, opening the store in {data}", file=sys.stderr, flush=True)
+
+
+def _tell_ready(serving: Serving) -> None:
+    print(f"serving {serving.url}: stop with Ctrl-C", file=sys.stderr, flush=True)

@@ -1,0 +1,68 @@
+"""Tokens of a server, by its own routes: what ``strandline token`` does when a server is named."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from strandline.cli.open_store import reading
+from strandline.cli.options import Target
+from strandline.cli.output import formatting
+from strandline.cli.output.formatting import Json, Made, Row
+
+if TYPE_CHECKING:  # the client is loaded when a server is asked
+    from strandline.api.tokens import TokenInfo
+    from strandline.client.blocking.store import RemoteStore
+
+_DAY_MS = 86_400_000
+
+
+def create(target: Target, scopes: str, principal: str, label: str, valid_ms: int) -> Row:
+    """A new token, with its text."""
+    with _connected(target) as store:
+        made = store.tokens.create(
+            scopes, principal=principal, label=label, days=valid_ms / _DAY_MS
+        )
+    row = _row(made.info)
+    return Made({"token": made.token} | row.json, {"token": made.token, **row.cells})
+
+
+def listed(target: Target) -> list[Row]:
+    """All tokens, without their secrets."""
+    with _connected(target) as store:
+        return [_row(each) for each in store.tokens.list()]
+
+
+def revoke(target: Target, token: str) -> Row:
+    """End a token at once."""
+    with _connected(target) as store:
+        return _row(store.tokens.revoke(token))
+
+
+def _connected(target: Target) -> RemoteStore:
+    return cast("RemoteStore", reading(target))
+
+
+def _row(token: TokenInfo) -> Row:
+    json: Json = {
+        "id": token.id,
+        "principal": token.principal,
+        "scopes": token.scopes,
+        "label": token.label,
+        "creator": token.creator,
+        "created_us": token.created * 1000,
+        "not_before_us": token.not_before * 1000,
+        "expires_us": token.expires * 1000,
+        "revoked_us": None if token.revoked is None else token.revoked * 1000,
+        "last_used": token.last_used,
+        "valid": token.valid,
+    }
+    columns = {
+        "id": token.id,
+        "principal": formatting.plain(token.principal),
+        "scopes": token.scopes,
+        "valid": "yes" if token.valid else "no" if token.revoked is None else "revoked",
+        "expires": formatting.moment(token.expires * 1000),
+        "used": token.last_used,
+        "label": formatting.plain(token.label) or None,
+    }
+    return Made(json, columns)

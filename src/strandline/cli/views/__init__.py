@@ -1,0 +1,1 @@
+"""Commands for views: key-value maps, queues, series, metrics and consumer groups."""

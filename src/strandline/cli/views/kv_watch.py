@@ -1,0 +1,142 @@
+"""``strandline kv watch``: changes of keys as they come, beside the process that writes.
+
+It looks about five times a second, less often when looking itself takes long.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from strandline.cli.open_store import is_served
+from strandline.cli.open_view import Looking, kv_of
+from strandline.cli.options import VIEW_TARGET, ViewTarget, milliseconds
+from strandline.cli.output import formatting
+from strandline.cli.output.formatting import Json, Made, Row
+from strandline.cli.output.output import Output, output
+from strandline.errors import Invalid
+from strandline.views.kv.values import Change
+
+if TYPE_CHECKING:  # views are loaded when one is asked for
+    from strandline.views.kv.kv import Kv
+
+_PAGE = 1000
+_POLL_S = 0.2
+
+
+def watch(
+    name: str,
+    key: str | None = None,
+    /,
+    *,
+    prefix: str | None = None,
+    after: int | None = None,
+    timeout: str | None = None,
+    target: ViewTarget = VIEW_TARGET,
+) -> None:
+    """Print changes of a key, of a prefix, or of all keys, as they come, until interrupted.
+
+    Parameters
+    ----------
+    name
+        Name of the view, and of its topic.
+    key
+        Only changes of this key.
+    prefix
+        Only changes of keys that begin so.
+    after
+        Begin behind this version, 0 for all that is kept. Default: what comes from now on.
+    timeout
+        End when nothing came for so long: 500ms, 30s, 15m.
+    """
+    if key is not None and prefix is not None:
+        raise Invalid("watch a KEY or a --prefix, not both")
+    if after is not None and after < 0:
+        raise Invalid("--after is 0 or a version")
+    idle_s = None if timeout is None else milliseconds(timeout) / 1000
+    out = output(target.output, live=True)
+    with Looking(target, "kv", name, kv_of) as looking:
+        try:
+            if is_served(looking.store):
+                kv = looking.ask(lambda kv: kv)
+                found = kv.watch(_bytes(key), prefix=_bytes(prefix), after=after, timeout_s=idle_s)
+                for change in found:
+                    out.rows([_change_row(change)])
+            else:
+                _follow(Watcher(looking, _bytes(key), _bytes(prefix), after), out, idle_s)
+        finally:
+            out.end()
+
+
+class Watcher:
+    """A place among the changes of a view."""
+
+    def __init__(
+        self,
+        looking: Looking[Kv],
+        key: bytes | None,
+        prefix: bytes | None,
+        after: int | None,
+    ) -> None:
+        self._looking = looking
+        self._key = key
+        self._prefix = prefix
+        self._after = looking.ask(lambda kv: kv.head) if after is None else after
+
+    def turn(self) -> list[Change]:
+        """The next changes that are there, a few at a time."""
+        head, changes = self._looking.ask(lambda kv: (kv.head, self._changes(kv)))
+        self._after = changes[-1].version if changes else max(self._after, head)
+        return changes
+
+    def refresh(self) -> None:
+        """See what the writer has done since."""
+        self._looking.refresh()
+
+    def _changes(self, kv: Kv) -> list[Change]:
+        found = kv.watch(self._key, prefix=self._prefix, after=self._after, timeout_s=0)
+        return list(islice(found, _PAGE))
+
+
+def _follow(watcher: Watcher, out: Output, idle_s: float | None) -> None:
+    pause = _POLL_S
+    deadline = None if idle_s is None else time.monotonic() + idle_s
+    while True:
+        changes = watcher.turn()
+        if changes:
+            out.rows([_change_row(change) for change in changes])
+            deadline = None if idle_s is None else time.monotonic() + idle_s
+            continue
+        left = pause if deadline is None else deadline - time.monotonic()
+        if left <= 0:
+            return
+        sys.stdout.flush()
+        time.sleep(min(pause, left))
+        begun = time.monotonic()
+        watcher.refresh()
+        pause = max(_POLL_S, time.monotonic() - begun)
+
+
+def _change_row(change: Change) -> Row:
+    json: Json = {"version": change.version, "ts": change.ts}
+    formatting.put_bytes(json, "key", change.key)
+    json |= {"deleted": change.deleted, "expired": change.expired}
+    formatting.put_bytes(json, "value", change.value)
+    json["expires_us"] = change.expires_us
+    gone = "(ended)" if change.expired else "(deleted)"
+    return Made(
+        json,
+        {
+            "version": str(change.version),
+            "time": formatting.moment(change.ts),
+            "key": formatting.plain(change.key),
+            "value": gone if change.value is None else formatting.plain(change.value),
+        },
+    )
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else os.fsencode(text)

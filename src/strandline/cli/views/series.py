@@ -1,0 +1,266 @@
+"""``strandline series``: points of sources by time.
+
+``at`` counts in the unit of the series, which its options tell. A time such as
+2026-03-28T14:05:00Z is understood where that unit is one of time.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+
+from strandline.cli.input.confirm import Yes, ask
+from strandline.cli.input.input import value_of
+from strandline.cli.open_view import Looking, must_have, putting, series_of, writing
+from strandline.cli.options import VIEW_TARGET, Flag, ViewTarget, microseconds
+from strandline.cli.output import formatting
+from strandline.cli.output.formatting import Json, Made, Row, fact_row, row_of
+from strandline.cli.output.output import output
+from strandline.errors import Invalid, NotFound
+from strandline.views.series.meta import AT_MAX, AT_MIN
+from strandline.views.series.values import Point
+
+if TYPE_CHECKING:  # views are loaded when one is asked for
+    from strandline.views.series.series import Series
+
+_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+
+app = App(name="series")
+
+Name = Annotated[str, Parameter(metavar="NAME", help="Name of the series, and of its topic.")]
+
+
+@app.command(name="write", alias="append")
+def append(
+    name: Name,
+    source: str,
+    payload: str | None = None,
+    /,
+    *,
+    at: str | None = None,
+    version: int = 0,
+    target: ViewTarget = VIEW_TARGET,
+) -> None:
+    """Append a point of a source, and make the series with its topic and store if there are none.
+
+    Parameters
+    ----------
+    source
+        Whose point it is, any text.
+    payload
+        What the point holds. Without it, all of a piped stdin is taken.
+    at
+        When it was: a whole number in the unit of the series, or 2026-03-28T14:05:00Z; else now.
+    version
+        Version of the payload's form, for those who read it.
+    """
+    stored = value_of(payload, "payload")
+    with putting(target, "series", name, series_of) as series:
+        unit = series.statistics().unit
+        when = _now(unit) if at is None else _at(at, unit)
+        done = series.append(os.fsencode(source), when, stored, version=version)
+        json: Json = {"name": name, "source": source, "at": when, "seq": done.first_seq}
+        output(target.output).one(fact_row(json))
+
+
+@app.command(name="range")
+def read_range(
+    name: Name,
+    /,
+    *source: str,
+    first: Annotated[str | None, Parameter(name="--from")] = None,
+    last: Annotated[str | None, Parameter(name="--to")] = None,
+    limit: int = 100,
+    everything: Annotated[Flag, Parameter(name=["--all", "-a"])] = False,
+    target: ViewTarget = VIEW_TARGET,
+) -> None:
+    """Print points of sources in the order of their time, source after source.
+
+    Parameters
+    ----------
+    source
+        Whose points; without any, those of all sources.
+    first
+        The earliest: a whole number in the unit of the series, or 2026-03-28T14:05:00Z.
+    last
+        The latest, which is included.
+    limit
+        Print at most so many of each source.
+    everything
+        Print all of them, however many.
+    """
+    if limit < 1:
+        raise Invalid("--limit is 1 or more")
+    out = output(target.output)
+    more: list[Point] = []
+    with _looking(name, target) as looking:
+        unit = looking.ask(lambda series: series.statistics().unit)
+        start = AT_MIN if first is None else _at(first, unit)
+        end = AT_MAX if last is None else _at(last, unit)
+        for each in _sources(looking, source):
+            found = looking.ask(_points_of(each, start, end, 0 if everything else limit + 1))
+            shown = found if everything else found[:limit]
+            out.rows([_point_row(point, unit) for point in shown])
+            more += found[len(shown) :]
+    out.end()
+    if more and target.output == "table":
+        sys.stdout.flush()
+        behind = ", ".join(f"{formatting.plain(each.source)} --from {each.at}" for each in more[:3])
+        rest = f" and {len(more) - 3} sources more" if len(more) > 3 else ""
+        print(f"more behind: {behind}{rest}", file=sys.stderr)
+
+
+@app.command
+def latest(name: Name, /, *source: str, target: ViewTarget = VIEW_TARGET) -> None:
+    """Print the newest point of each source.
+
+    Parameters
+    ----------
+    source
+        Whose points; without any, those of all sources.
+    """
+    wanted = [os.fsencode(each) for each in source]
+    out = output(target.output)
+    with _looking(name, target) as looking:
+        unit = looking.ask(lambda series: series.statistics().unit)
+        found = looking.ask(lambda series: _newest(series, wanted))
+        for each in wanted:
+            if each not in found:
+                raise _no_source(name, each)
+        out.rows([_point_row(point, unit) for point in found.values()])
+    out.end()
+
+
+@app.command(name="ls")
+def list_sources(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
+    """List the sources, with the times of their newest points."""
+    out = output(target.output)
+    with _looking(name, target) as looking:
+        unit = looking.ask(lambda series: series.statistics().unit)
+        found = looking.ask(lambda series: series.read_latest())
+        out.rows([_source_row(point, unit) for point in found.values()])
+    out.end()
+
+
+@app.command
+def stats(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
+    """Print how many sources and points there are, how they came, and how the index is doing."""
+    with _looking(name, target) as looking:
+        numbers = looking.ask(lambda series: series.statistics())
+    output(target.output).one(row_of(numbers))
+
+
+@app.command
+def retain(
+    name: Name,
+    /,
+    *,
+    floor: str | None = None,
+    yes: Yes = False,
+    target: ViewTarget = VIEW_TARGET,
+) -> None:
+    """Forget all points before a floor, for good, and let their records leave the log.
+
+    With `--floor` it asks first; without a terminal it needs `--yes`.
+
+    Those that no saved view has seen wait for the next save. A store does all this by itself when
+    the series has a retention, after every save of its views.
+
+    Parameters
+    ----------
+    floor
+        The earliest that stays: a whole number in the unit of the series, or 2026-03-28T14:05:00Z.
+        Without it, as far before the newest point, or before now, as the options retention and
+        retention_by say.
+    """
+    with writing(target) as store:
+        must_have(store, "series", name)
+        series = store.series(name)
+        config = store.existing_topic(name).config.views.series
+        if floor is None and (config is None or not config.kept):
+            error = Invalid(f"the series {name!r} keeps everything: say from where on with --floor")
+            error.add_note(f"`strandline view alter series {name} --option retention=N` keeps less")
+            raise error
+        at = None if floor is None else _at(floor, series.statistics().unit)
+        if at is not None and not yes:
+            ask(f"Forget the points of {name!r} before {floor}?")
+        output(target.output).one(row_of(series.run_retention(at)))
+
+
+def _looking(name: str, target: ViewTarget) -> Looking[Series]:
+    return Looking(target, "series", name, series_of)
+
+
+def _sources(looking: Looking[Series], given: Sequence[str]) -> list[bytes]:
+    if given:
+        return [os.fsencode(each) for each in dict.fromkeys(given)]
+    return looking.ask(lambda series: list(series.read_latest()))
+
+
+def _points_of(source: bytes, start: int, end: int, limit: int) -> Callable[[Series], list[Point]]:
+    return lambda series: series.range(source, start, end, limit=limit)
+
+
+def _newest(series: Series, wanted: Sequence[bytes]) -> dict[bytes, Point]:
+    if not wanted:
+        return series.read_latest()
+    found = {source: series.latest(source) for source in wanted}
+    return {source: point for source, point in found.items() if point is not None}
+
+
+def _no_source(name: str, source: bytes) -> NotFound:
+    error = NotFound(f"there is no point of source {formatting.plain(source)!r} in {name!r}")
+    error.add_note(f"`strandline series ls {name}` shows the sources")
+    return error
+
+
+def _now(unit: str) -> int:
+    if unit not in _NS:
+        raise Invalid(f"the series counts in {unit!r}, not in time: give --at, a whole number")
+    return time.time_ns() // _NS[unit]
+
+
+def _at(text: str, unit: str) -> int:
+    """A whole number as it is, or a time in the unit of the series."""
+    if text.lstrip("-").isdigit():
+        return int(text)
+    if unit not in _NS:
+        raise Invalid(f"{text!r} is not an at: the series counts in {unit!r}, in whole numbers")
+    try:
+        return microseconds(text) * 1_000 // _NS[unit]
+    except Invalid as error:
+        raise Invalid(
+            f"{text!r} is not an at: write a whole number in {unit}, or 2026-03-28T14:05:00Z"
+        ) from error
+
+
+def _source_row(newest: Point, unit: str) -> Row:
+    json: Json = {}
+    formatting.put_bytes(json, "source", newest.source)
+    json |= {"newest_at": newest.at, "seq": newest.seq}
+    when = formatting.moment(newest.at * _NS[unit] // 1_000) if unit in _NS else None
+    columns = {"source": formatting.plain(newest.source), "newest at": str(newest.at), "time": when}
+    return Made(json, columns)
+
+
+def _point_row(point: Point, unit: str) -> Row:
+    json: Json = {}
+    formatting.put_bytes(json, "source", point.source)
+    json |= {"at": point.at, "version": point.version, "seq": point.seq}
+    formatting.put_bytes(json, "payload", point.payload)
+    when = formatting.moment(point.at * _NS[unit] // 1_000) if unit in _NS else None
+    return Made(
+        json,
+        {
+            "source": formatting.plain(point.source),
+            "at": str(point.at),
+            "time": when,
+            "version": str(point.version),
+            "payload": formatting.plain(point.payload),
+        },
+    )

@@ -1,0 +1,151 @@
+"""Appends on their way out: checked as an open store checks them, then as JSON or Arrow. Pure.
+
+Few small records are told in JSON, more as columns. Bytes that a server would refuse as JSON (they
+are nested deep, or no JSON at all) travel in base64, so that any bytes arrive as they are.
+
+The sizes of records and batches are for the server to judge: they are its settings.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from strandline.api.records import as_value, told_text
+from strandline.client.bytes_fields import is_shallow
+from strandline.client.request import ARROW, JSON
+from strandline.config.settings import LimitSettings
+from strandline.log.append.batch import Once, of_arrow, of_many
+from strandline.log.topic.validation import check_expected_head
+from strandline.records import Numbered
+
+UNLIMITED = LimitSettings(
+    record_bytes_max=2**62, batch_records_max=2**62, batch_bytes_max=2**62, page_records_max=2**62
+)
+_JSON_RECORDS_MAX = 32
+_JSON_BYTES_MAX = 64 * 1024
+_WIDE = {"data": pa.binary(), "key": pa.binary(), "meta": pa.binary()}
+_COLUMNS = ("key", "tag", "node", "meta")
+_text = msgspec.json.Encoder().encode
+
+Columns = Mapping[str, Any]
+"""key, tag, node and meta: one value for all records, one for each, or None."""
+
+
+class Body(NamedTuple):
+    """The body of a request."""
+
+    media_type: str
+    content: bytes
+    query: Mapping[str, str] = {}
+
+
+class Terms(NamedTuple):
+    """On which terms records are appended."""
+
+    expected_head: int | None = None
+    once: Once | None = None
+
+
+def of_records(
+    data: Sequence[bytes], columns: Columns, terms: Terms, *, checked: bool = False
+) -> Body:
+    """The body that appends records; ``checked`` says that there is nothing wrong with them."""
+    check_expected_head(terms.expected_head)
+    if not checked:
+        of_many(data, columns, terms.once, UNLIMITED)
+    small = len(data) <= _JSON_RECORDS_MAX and sum(map(len, data)) <= _JSON_BYTES_MAX
+    if not small:
+        return _as_arrow(pa.table(_arrays(data, columns)), terms)
+    records = b",".join(_record(place, each, columns) for place, each in enumerate(data))
+    said = b"".join(_said(terms))
+    return Body(JSON, b'{"records":[%b],"create":false%b}' % (records, said))
+
+
+def of_table(batch: pa.RecordBatch | pa.Table, terms: Terms) -> Body:
+    """The body that appends the rows of an Arrow batch."""
+    check_expected_head(terms.expected_head)
+    of_arrow(batch, terms.once, UNLIMITED)
+    return _as_arrow(batch, terms)
+
+
+def value_field(name: bytes, data: bytes) -> bytes:
+    """A field of an object, after others: bytes as JSON when every server takes them so."""
+    if as_value(data) is not None and is_shallow(data):
+        return b',"%b":%b' % (name, data)
+    return b',"%b_base64":"%b"' % (name, b64encode(data))
+
+
+def ipc(table: pa.RecordBatch | pa.Table) -> bytes:
+    """A table as a stream of Arrow IPC."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write(table)
+    return bytes(sink.getvalue())
+
+
+def _as_arrow(table: pa.RecordBatch | pa.Table, terms: Terms) -> Body:
+    query = {"create": "false"}
+    if terms.expected_head is not None:
+        query["expected_head_seq"] = str(terms.expected_head)
+    if isinstance(terms.once, Numbered):
+        query |= {"producer": terms.once.producer, "number": str(terms.once.number)}
+    elif terms.once is not None:
+        query |= [_once_told(terms.once)]
+    return Body(ARROW, ipc(table), query)
+
+
+def _arrays(data: Sequence[bytes], columns: Columns) -> dict[str, pa.Array]:
+    arrays = {"data": pa.array(data, pa.binary())}
+    for name in _COLUMNS:
+        values = columns.get(name)
+        if values is None:
+            continue
+        if isinstance(values, str | bytes):
+            values = [values] * len(data)
+        if name == "key":
+            values = [each.encode() if isinstance(each, str) else each for each in values]
+        arrays[name] = pa.array(values, _WIDE.get(name, pa.string()))
+    return arrays
+
+
+def _record(place: int, data: bytes, columns: Columns) -> bytes:
+    parts = [value_field(b"data", data)]
+    for name in _COLUMNS:
+        value: Any = columns.get(name)
+        if value is not None and not isinstance(value, str | bytes):
+            value = value[place]
+        if value is None:
+            continue
+        if name == "meta":
+            parts.append(b',"meta_base64":"%b"' % b64encode(value))
+        elif name == "key":
+            parts.append(told_text(b"key", value.encode() if isinstance(value, str) else value))
+        else:
+            parts.append(b',"%b":%b' % (name.encode(), _text(value)))
+    return b"{%b}" % b"".join(parts)[1:]
+
+
+def _said(terms: Terms) -> list[bytes]:
+    said = []
+    if terms.expected_head is not None:
+        said.append(b',"expected_head_seq":%d' % terms.expected_head)
+    if isinstance(terms.once, Numbered):
+        said.append(b',"numbered":' + _text(terms.once))
+    elif terms.once is not None:
+        name, text = _once_told(terms.once)
+        said.append(b',"%b":%b' % (name.encode(), _text(text)))
+    return said
+
+
+def _once_told(once: bytes | str) -> tuple[str, str]:
+    """The name of the field that tells a key, and its text."""
+    try:
+        return "idempotency_key", once.decode() if isinstance(once, bytes) else once
+    except UnicodeDecodeError:
+        assert isinstance(once, bytes)
+        return "idempotency_key_base64", b64encode(once).decode()

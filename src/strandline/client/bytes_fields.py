@@ -1,0 +1,68 @@
+"""Bytes in requests and answers: a pair of fields, of which one is used. Pure.
+
+``api/bytes_fields.py`` says how bytes are told. A client takes care besides that a server never
+refuses what an open store would take: JSON that is nested deep travels in base64.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import UNSET
+
+from strandline.api.bytes_fields import Base64, Json, Text, told_key
+from strandline.api.json_limits import check_json
+from strandline.api.records import as_value, from_base64
+from strandline.errors import Invalid
+
+DEPTH_MAX = 32
+
+Pair: TypeAlias = dict[str, Any]
+"""Fields of a struct: ``{"key": "ada"}`` or ``{"key_base64": b"..."}``."""
+
+
+def key_pair(key: bytes, name: str = "key") -> Pair:
+    """A key, as fields of a request."""
+    text, base64 = told_key(key)
+    return {name: text} if text is not UNSET else {f"{name}_base64": base64}
+
+
+def maybe_key(key: bytes | None, name: str = "key") -> Pair:
+    """The same, nothing for None."""
+    return {} if key is None else key_pair(key, name)
+
+
+def value_pair(value: bytes, name: str = "value") -> Pair:
+    """A value, as fields of a request."""
+    raw = as_value(value)
+    if raw is not None and is_shallow(value):
+        return {name: raw}
+    return {f"{name}_base64": value}
+
+
+def is_shallow(text: bytes) -> bool:
+    """Whether every server takes this as JSON."""
+    try:
+        check_json(text, DEPTH_MAX)
+    except Invalid:
+        return False
+    return True
+
+
+def bytes_of(plain: Text | Json, base64: Base64 | str) -> bytes | None:
+    """What a pair of an answer says: JSON as it is written, text, or base64; None for nothing."""
+    if plain is not UNSET:
+        return plain.encode() if isinstance(plain, str) else _exact(plain)
+    if base64 is UNSET:
+        return None
+    return base64 if isinstance(base64, bytes) else from_base64(base64, "base64")
+
+
+def sure_bytes(plain: Text | Json, base64: Base64 | str) -> bytes:
+    """The same where there always is something."""
+    return bytes_of(plain, base64) or b""
+
+
+def _exact(raw: msgspec.Raw) -> bytes:
+    return bytes(raw)

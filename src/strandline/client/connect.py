@@ -1,0 +1,47 @@
+"""How a program gets at a store that is served elsewhere. What is behind it is loaded when used."""
+
+from __future__ import annotations
+
+import ssl
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from strandline.api.struct_warmup import learn
+
+if TYPE_CHECKING:
+    from strandline.client.asynchronous.store import AsyncStore
+    from strandline.client.blocking.store import RemoteStore
+    from strandline.client.settings import ClientSettings
+
+
+def connect(
+    url: str,
+    *,
+    token: str | None = None,
+    verify: ssl.SSLContext | str | bool = True,
+    settings: ClientSettings | None = None,
+) -> RemoteStore:
+    """The store of a server, with the verbs of one that is open here: docs/guide/client.md.
+
+    ``verify`` is a file of certificates that are trusted besides the usual ones, or a context.
+    """
+    made: RemoteStore = import_module("strandline.client.blocking.store").RemoteStore(
+        url, token=token, verify=verify, settings=settings
+    )
+    learn()
+    return made
+
+
+def connect_async(
+    url: str,
+    *,
+    token: str | None = None,
+    verify: ssl.SSLContext | str | bool = True,
+    settings: ClientSettings | None = None,
+) -> AsyncStore:
+    """The same for coroutines: every verb is awaited."""
+    made: AsyncStore = import_module("strandline.client.asynchronous.store").AsyncStore(
+        url, token=token, verify=verify, settings=settings
+    )
+    learn()
+    return made

@@ -1,0 +1,152 @@
+"""Pages on their way in: answers of a server as the pages that an open store gives. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+import pyarrow as pa
+from msgspec import UNSET
+
+from strandline.api.arrow_records import PAGE_KEY
+from strandline.api.records import ReadRecord
+from strandline.api.topics import DiffAnswer, PickAnswer, TombstoneTold
+from strandline.client.bytes_fields import bytes_of, sure_bytes
+from strandline.client.request import ARROW, Reply
+from strandline.errors import Unreachable
+from strandline.lake.files.record_columns import SCHEMA
+from strandline.log.read.page import Columns, Page, Row
+from strandline.records import Record, Tombstone
+
+
+class ArrowPage(Page):
+    """A page whose records came as columns. Owned by one thread."""
+
+    __slots__ = ("_table",)
+
+    def __init__(self, table: pa.Table, told: Told) -> None:
+        super().__init__(
+            [],
+            following=told.next_from_seq,
+            head_seq=told.head_seq,
+            epoch=told.epoch,
+            tombstone=_tombstone(told.tombstone),
+        )
+        self._table = table
+
+    def __len__(self) -> int:
+        count: int = self._table.num_rows
+        return count
+
+    @property
+    def records(self) -> list[Record]:
+        if self._records is None:
+            self._records = [
+                Record(seq=seq, ts=ts, key=key, tag=tag, node=node, meta=meta, data=data)
+                for seq, ts, key, tag, node, meta, data in zip(*self.columns(), strict=True)
+            ]
+        return self._records
+
+    @property
+    def data(self) -> list[bytes]:
+        payloads: list[bytes] = self._table["data"].to_pylist()
+        return payloads
+
+    def columns(self) -> Columns:
+        table = self._table
+        stamps = table["ts"].cast(pa.int64())
+        lists = [table["seq"].to_pylist(), stamps.to_pylist()]
+        return Columns(*lists, *(table[name].to_pylist() for name in SCHEMA.names[2:]))
+
+    def arrow(self) -> pa.Table:
+        return self._table
+
+
+class Told(NamedTuple):
+    """What a page tells besides its records."""
+
+    next_from_seq: int
+    head_seq: int
+    epoch: int
+    tombstone: TombstoneTold | None = None
+
+
+class _Metadata(msgspec.Struct):
+    next_from_seq: int
+    head_seq: int
+    epoch: int
+    tombstone: TombstoneTold | None = None
+
+
+def page_of(reply: Reply) -> Page:
+    """The page that an answer to ``diff`` tells."""
+    if reply.media_type == ARROW:
+        table = table_of(reply)
+        told = _metadata(table.schema)
+        return ArrowPage(table.replace_schema_metadata(None), Told(*msgspec.structs.astuple(told)))
+    answer = reply.told(DiffAnswer)
+    return Page(
+        [[row_of(each) for each in answer.records]] if answer.records else [],
+        following=answer.next_from_seq,
+        head_seq=answer.head_seq,
+        epoch=answer.epoch,
+        tombstone=_tombstone(answer.tombstone),
+    )
+
+
+def picked(answers: list[PickAnswer]) -> Page:
+    """The page of records that were picked, however many answers it took."""
+    newest = answers[-1]
+    return Page(
+        [[row_of(record) for answer in answers for record in answer.records]],
+        following=newest.head_seq,
+        head_seq=newest.head_seq,
+        epoch=newest.epoch,
+        tombstone=None,
+    )
+
+
+def joined(pages: list[Page]) -> Page:
+    """Pages that follow each other as one."""
+    first, last = pages[0], pages[-1]
+    if len(pages) == 1:
+        return first
+    gap = None if first.tombstone is None else first.tombstone
+    table = pa.concat_tables([page.arrow() for page in pages])
+    page = ArrowPage(table, Told(last.next, last.head_seq, last.epoch))
+    page.tombstone = gap
+    return page
+
+
+def table_of(reply: Reply) -> pa.Table:
+    """An answer in Arrow."""
+    try:
+        with pa.ipc.open_stream(reply.content) as stream:
+            return stream.read_all()
+    except pa.ArrowInvalid as error:
+        raise Unreachable(f"this is not the answer of a Strandline server: {error}") from error
+
+
+def row_of(record: ReadRecord) -> Row:
+    """A record as a row of a page."""
+    fields = (
+        bytes_of(record.key, record.key_base64),
+        None if record.tag is UNSET else record.tag.encode(),
+        None if record.node is UNSET else record.node.encode(),
+        bytes_of(record.meta, record.meta_base64),
+    )
+    ts = record.ts * 1000 if record.us is UNSET else record.us
+    return record.seq, ts, fields, sure_bytes(record.data, record.data_base64)
+
+
+def _tombstone(told: TombstoneTold | None) -> Tombstone | None:
+    if told is None:
+        return None
+    return Tombstone(gap_from=told.gap_from, gap_to=told.gap_to, reason=told.reason)
+
+
+def _metadata(schema: pa.Schema) -> _Metadata:
+    told = (schema.metadata or {}).get(PAGE_KEY)
+    if told is None or schema.names != SCHEMA.names:
+        raise Unreachable("this is not the answer of a Strandline server: its columns are others")
+    return msgspec.json.decode(told, type=_Metadata)

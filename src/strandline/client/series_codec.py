@@ -1,0 +1,85 @@
+"""Points of a series: columns and structs of answers as the values that users get. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+import pyarrow as pa
+
+from strandline.api import series as wire
+from strandline.client.bytes_fields import sure_bytes, value_pair
+from strandline.records import Appended
+from strandline.views.series.values import (
+    AppendedPoints,
+    Point,
+    RefusedPoint,
+    SourceName,
+    name_of,
+)
+
+_JSON_POINTS_MAX = 32
+_JSON_BYTES_MAX = 64 * 1024
+COLUMNS = pa.schema(
+    [
+        pa.field("source", pa.binary(), nullable=False),
+        pa.field("at", pa.int64(), nullable=False),
+        pa.field("payload", pa.binary(), nullable=False),
+    ]
+)
+
+
+def appended_of(done: wire.Appended, *, drop_refused: bool) -> Appended:
+    """Where a batch landed, from JSON."""
+    if not drop_refused:
+        return Appended(done.first_seq, done.last_seq, done.head_seq, done.deduped)
+    refused = tuple(RefusedPoint(each.place, each.at, each.reason) for each in done.refused)
+    return AppendedPoints(done.first_seq, done.last_seq, done.head_seq, done.deduped, refused)
+
+
+def source_told(source: SourceName) -> wire.SourceName:
+    """A source as a request names it."""
+    name = name_of(source)
+    try:
+        return wire.SourceName(source=name.decode())
+    except UnicodeDecodeError:
+        return wire.SourceName(source_base64=name)
+
+
+def point_told(name: bytes, at: int, payload: bytes) -> wire.NewPoint:
+    told = source_told(name)
+    return wire.NewPoint(
+        at=at,
+        source=told.source,
+        source_base64=told.source_base64,
+        **value_pair(payload, "payload"),
+    )
+
+
+def is_small(payloads: Sequence[bytes]) -> bool:
+    """Whether points are told in JSON rather than as columns."""
+    return len(payloads) <= _JSON_POINTS_MAX and sum(map(len, payloads)) <= _JSON_BYTES_MAX
+
+
+def table_of(names: list[bytes], ats: list[int], payloads: list[bytes]) -> pa.Table:
+    """Points as columns."""
+    return pa.table([names, ats, payloads], schema=COLUMNS)
+
+
+def points_of(told: wire.SourcePoints) -> tuple[bytes, list[Point]]:
+    """A source and its points, from JSON."""
+    name = sure_bytes(told.source, told.source_base64)
+    return name, [
+        Point(name, each.at, sure_bytes(each.payload, each.payload_base64), each.version, each.seq)
+        for each in told.points
+    ]
+
+
+def by_source(table: pa.Table) -> dict[bytes, list[Point]]:
+    """Points by their source, from columns, in the order in which sources come."""
+    names = ("source", "at", "payload", "version", "seq")
+    rows: Iterable[tuple[bytes, int, bytes, int, int]] = zip(
+        *(table[name].to_pylist() for name in names), strict=True
+    )
+    points = (Point(*row) for row in rows)
+    return {source: list(some) for source, some in groupby(points, lambda point: point.source)}

@@ -1,0 +1,1 @@
+"""Settings of a store, its views and its pipelines, and the memory budget."""

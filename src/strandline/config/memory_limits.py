@@ -1,0 +1,51 @@
+"""Settings that the memory budget lets be: no buffer and no cache is larger than its share allows.
+
+With the budget that a store has by itself nothing changes. With a smaller one the jobs work in
+smaller steps and the caches keep less, so that ``views.memory_bytes`` says what the store takes.
+
+    setting                       at most         because in memory are
+    wal.file_size_max             log / 4         two log files, while a checkpoint reads them
+    segment.checkpoint_bytes      log / 4         the records of a checkpoint
+    segment.seal_bytes            log / 4         the records that are sealed, or merged, together
+    segment.cache_bytes           cache / 2       blocks
+    lake.cache_bytes              cache / 2       zones
+    lake.zone_bytes               io / 8          a zone as rows, columns and bytes, and the next
+    lake.file_bytes               16 such zones   the filters of a file's zones, until it is written
+
+Below a mebibyte none of the buffers works well: they are never made smaller than that.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from strandline.config.memory_budget import Budget
+from strandline.config.settings import MIB, LakeSettings, Settings
+
+_BUFFER_MIN = MIB
+_ZONES_IN_FILE = LakeSettings().file_bytes // LakeSettings().zone_bytes
+
+
+def within_budget(settings: Settings) -> Settings:
+    """The settings with buffers and caches as large as the budget lets them be."""
+    budget = Budget(settings.views.memory_bytes)
+    log, cache, io = (budget.share(name).limit for name in ("log", "cache", "io"))
+    step = max(_BUFFER_MIN, log // 4)
+    zone = max(_BUFFER_MIN, io // 8)
+    wal, segment, lake = settings.wal, settings.segment, settings.lake
+    return msgspec.structs.replace(
+        settings,
+        wal=msgspec.structs.replace(wal, file_size_max=min(wal.file_size_max, step)),
+        segment=msgspec.structs.replace(
+            segment,
+            checkpoint_bytes=min(segment.checkpoint_bytes, step),
+            seal_bytes=min(segment.seal_bytes, step),
+            cache_bytes=min(segment.cache_bytes, cache // 2),
+        ),
+        lake=msgspec.structs.replace(
+            lake,
+            cache_bytes=min(lake.cache_bytes, cache // 2),
+            zone_bytes=min(lake.zone_bytes, zone),
+            file_bytes=min(lake.file_bytes, _ZONES_IN_FILE * zone),
+        ),
+    )

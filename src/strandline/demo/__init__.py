@@ -1,1 +1,0 @@
-"""The tour of the project in a terminal: ``python -m strandline.demo``."""

@@ -1,0 +1,1 @@
+"""Appends of processes that do not have the store open: deliveries and view handoffs."""

@@ -1,0 +1,214 @@
+"""A delivery: staged files that are to be appended to one topic, as one numbered batch. Pure.
+
+A store has one writer, and a Spark task is not it. So tasks write their rows to files in the
+lake's object store (``staged_files.py``), which nobody sees, and then one small object is created
+in the
+folder ``incoming`` of the store: the delivery. That is the moment of the commit. Whoever has the
+store open for writing appends what is delivered (``delivery_job.py``), exactly once.
+
+    <store>/incoming/pending/<topic and producer, hash>-<number, 20 digits>.json    delivered
+    <store>/incoming/refused/<the same name>                            could not be appended
+    <lake>/incoming/<producer, hash>-<number>-<attempt>-<part>.arrow    staged rows
+
+Of two attempts to deliver one number the first wins; the name is given once. When it has been taken
+the name is free again, but its number is not: the topic remembers it
+(``log/state/producer_seq.py``).
+
+A batch is appended as several blocks of the log when it is large. A block is a chunk of a staged
+file, numbered ``number << CHUNK_BITS | place``, so that whoever goes on after a crash knows which
+of them are there. The last chunk has the highest place that there is: a topic that has it has all,
+however another attempt of the same number was cut into chunks.
+
+A delivery may name the head on which it is to be appended (format 2): when the topic has gone on
+since, it is refused with Conflict. Its chunks follow on one another, so a topic that went on in the
+middle of it has its first chunks, and never the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+from xxhash import xxh3_64_hexdigest
+
+from strandline.errors import (
+    Corrupt,
+    Invalid,
+    NewerFormat,
+    NotFound,
+    StrandlineError,
+    TooLarge,
+)
+from strandline.log.state import producer_seq
+from strandline.platform.objectstore.protocol import Objects
+from strandline.records import Numbered
+
+FORMAT = 2
+"""The newest: a delivery that names a head. Others are of the first, which every version reads."""
+FORMAT_ANYWHERE = 1
+CHUNK_BITS = 24
+NUMBER_MAX = 2 ** (62 - CHUNK_BITS)
+_LAST_PLACE = 2**CHUNK_BITS - 1
+PENDING = "pending"
+REFUSED = "refused"
+STAGED = "incoming"
+
+
+class Staged(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of rows: an Arrow stream in the lake's object store."""
+
+    key: str
+    rows: int
+    chunks: int
+    """Record batches in it, each of which becomes a block of the log."""
+    size: int
+    checksum: str
+    """xxh3-128 of its bytes, in hex."""
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The content of a delivery: one line of JSON."""
+
+    format: int = FORMAT_ANYWHERE
+    store_id: str
+    topic: str
+    create: bool = False
+    """Whether a topic that does not exist is made."""
+    producer: str
+    number: int
+    attempt: str
+    """A random id: no two attempts have the same content."""
+    made_us: int
+    files: tuple[Staged, ...]
+    expected_head: int | msgspec.UnsetType = msgspec.UNSET
+    """The last seq of the topic that it goes on from; unset: whichever that is."""
+    checksum: str = ""
+    """xxh3-64 of the line in which this is empty."""
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+    @property
+    def chunks(self) -> int:
+        return sum(file.chunks for file in self.files)
+
+    def name(self) -> str:
+        return name_of(self.topic, self.producer, self.number)
+
+    def chunk(self, place: int) -> Numbered:
+        """What a block of the log is numbered with."""
+        if place == self.chunks - 1:
+            place = _LAST_PLACE
+        return Numbered(self.producer, self.number << CHUNK_BITS | place)
+
+    def head_before(self, rows: int) -> int | None:
+        """The head on which the chunk behind so many rows is appended, None for any."""
+        head = self.expected_head
+        return None if isinstance(head, msgspec.UnsetType) else head + rows
+
+    def is_taken(self, newest: int | None) -> bool:
+        """Whether a topic whose newest number of this producer is known has all of it."""
+        return newest is not None and newest >= self.number << CHUNK_BITS | _LAST_PLACE
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a delivery was not appended."""
+
+    delivery: str
+    """Its name."""
+    topic: str
+    error: str
+    """The code of the error."""
+    reason: str
+    at_us: int
+
+
+def name_of(topic: str, producer: str, number: int) -> str:
+    return f"{_hash(f'{topic} {producer}')}-{number:020d}.json"
+
+
+def staged_key(producer: str, number: int, attempt: str, part: int) -> str:
+    """Where a task puts its rows. The attempt is random, so the name is nobody else's; parts are
+    counted by whoever made the attempt."""
+    return f"{STAGED}/{_hash(producer)}-{number:020d}-{attempt}-{part:05d}.arrow"
+
+
+def last_whole(newest: int) -> int:
+    """The highest number of which a topic has every chunk, by the newest number that it has."""
+    return (newest + 1 >> CHUNK_BITS) - 1
+
+
+def check(delivery: Delivery) -> None:
+    """Raise when no topic could take a delivery, whatever its rows are."""
+    if not 0 <= delivery.number < NUMBER_MAX:
+        raise Invalid(f"the number of a delivery is 0 to {NUMBER_MAX - 1}, not {delivery.number}")
+    if delivery.chunks > _LAST_PLACE:
+        raise TooLarge(f"a delivery of {delivery.chunks} chunks: write it as several")
+    producer_seq.encode(delivery.chunk(0))
+
+
+def encode(delivery: Delivery) -> bytes:
+    return msgspec.json.encode(msgspec.structs.replace(delivery, checksum=_checksum(delivery)))
+
+
+def decode(data: bytes, path: str) -> Delivery:
+    """The delivery, or an error that says what is wrong with it."""
+    try:
+        delivery = msgspec.json.decode(data, type=Delivery)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        if _newer(data):
+            raise NewerFormat(f"{path} was delivered by a newer Strandline: upgrade") from error
+        raise Corrupt(f"a delivery cannot be read ({error})", path=path) from error
+    if delivery.checksum != _checksum(delivery) or msgspec.json.encode(delivery) != data:
+        raise Corrupt("a delivery fails its checksum", path=path)
+    if delivery.format > FORMAT:
+        raise NewerFormat(f"{path} was delivered by a newer Strandline: upgrade")
+    return delivery
+
+
+def check_pending(objects: Objects) -> Iterator[Corrupt]:
+    """What is wrong with the deliveries that wait for the writer."""
+    for info in list(objects.list(PENDING)):
+        path = f"{objects.name}/{info.key}"
+        try:
+            decode(objects.get(info.key), path)
+        except Corrupt as error:
+            yield error
+        except (NotFound, NewerFormat):
+            continue  # it was taken meanwhile, or waits for a newer version
+
+
+def refusal(name: str, topic: str, error: StrandlineError, at_us: int) -> bytes:
+    told = Refusal(delivery=name, topic=topic, error=error.code, reason=str(error), at_us=at_us)
+    return msgspec.json.encode(told)
+
+
+def decode_refusal(data: bytes, path: str) -> Refusal:
+    try:
+        return msgspec.json.decode(data, type=Refusal)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Corrupt(f"a refusal cannot be read ({error})", path=path) from error
+
+
+class _Version(msgspec.Struct):
+    format: int
+
+
+def _newer(data: bytes) -> bool:
+    try:
+        return msgspec.json.decode(data, type=_Version).format > FORMAT
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+
+
+def _hash(producer: str) -> str:
+    return xxh3_64_hexdigest(producer.encode())
+
+
+def _checksum(delivery: Delivery) -> str:
+    return xxh3_64_hexdigest(msgspec.json.encode(msgspec.structs.replace(delivery, checksum="")))

@@ -1,0 +1,1 @@
+"""Parquet files of the lake: schema, writer, reader, column statistics."""

@@ -1,0 +1,151 @@
+"""What a typed column of a file holds: its bounds as text, as values, and for a filter. Pure.
+
+    type             a bound as text                  compared as
+    u64, i64         12                               numbers
+    f64              0.1, 1e+300                      numbers
+    bool             false, true                      false first
+    datetime         2026-01-02T03:04:05.000000Z      times, which is the order of the texts
+    date             2026-01-02                       days, which is the order of the texts
+    string, enum     the text, cut as that of a tag   code points
+
+A text is read back by the type that its file's schema gives the column, never compared as it is.
+Only the first ``STATED_MAX`` fields of a schema have bounds: a topic may have a hundred thousand
+files, and each carries its own.
+
+A schema changes, files do not. A column of an older file is read as the newest type where that
+gives what the newest type would have taken from ``data``, and is null otherwise, until the file is
+rewritten: a wrong value would be worse, and so would a read that fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from strandline.lake.files.typed_columns import EPOCH, Shape
+from strandline.lake.manifest import file_entry
+from strandline.lake.manifest.file_entry import ColumnStats, LakeFile
+from strandline.schema import Kind
+
+STATED_MAX = 32
+
+_TEXTS = ("string", "enum")
+_RANGES = {"u64": (0, 2**64 - 1), "i64": (-(2**63), 2**63 - 1), "f64": (-(2**53), 2**53)}
+"""Whole numbers that a column of numbers can take exactly."""
+
+
+def stats_of(kind: Kind, groups: Sequence[Any]) -> ColumnStats | None:
+    """Statistics of a column from those of Parquet, by row group; None when they do not tell."""
+    filled = [group for group in groups if group.num_values]
+    if not all(group.has_min_max for group in filled):
+        return None  # a text was too long for Parquet's statistics: anything is possible
+    nulls = sum(group.null_count for group in groups)
+    if not filled:
+        return ColumnStats(None, None, nulls)
+    if kind.name == "datetime":
+        low, high = min(each.min_raw for each in filled), max(each.max_raw for each in filled)
+    else:
+        low, high = min(each.min for each in filled), max(each.max for each in filled)
+    if kind.name in _TEXTS:
+        return file_entry.text_stats(low, high, nulls)
+    return ColumnStats(_text(kind, low), _text(kind, high), nulls)
+
+
+def value_of(kind: Kind, text: str) -> Any:
+    """A bound as the value that it stands for."""
+    if kind.name in ("u64", "i64"):
+        return int(text)
+    if kind.name == "f64":
+        return float(text)
+    if kind.name == "bool":
+        return text == "true"
+    if kind.name == "datetime":
+        return datetime.fromisoformat(text)
+    return date.fromisoformat(text) if kind.name == "date" else text
+
+
+def reads_as(kind: Kind, newest: Kind, stats: ColumnStats | None) -> bool:
+    """Whether a column of an older file can be read as a newer type."""
+    if kind.name in _TEXTS and newest.name == "string":
+        return True
+    if kind.name == newest.name:
+        return set(kind.variants) <= set(newest.variants)
+    if kind.name not in ("u64", "i64") or newest.name not in _RANGES or stats is None:
+        return False
+    if stats.min is None or stats.max is None:
+        return True
+    low, high = _RANGES[newest.name]
+    return low <= int(stats.min) and int(stats.max) <= high
+
+
+class Holding:
+    """What a dataset may rely on in files of one version. Immutable; safe from many threads.
+
+    A column that is said to be null is not read: so a file's other type is in nobody's way.
+    """
+
+    def __init__(self, written: Shape | None, newest: Shape) -> None:
+        """``written`` is the shape of the files, None when it is not known."""
+        self._columns = [
+            _Column(
+                name,
+                None if written is None else written.kinds.get(name),
+                kind,
+                newest.columns.field(name).type,
+                pc.field(name),
+                pc.field(name).is_null(),
+            )
+            for name, kind in newest.kinds.items()
+        ]
+
+    def of(self, file: LakeFile) -> list[Any]:
+        """What is true of the typed columns in every row of a file."""
+        if not self._columns:
+            return []
+        stats, found = file.column_stats(), []
+        for column in self._columns:
+            known = stats.get(column.name)
+            if column.is_lost(known):
+                found.append(column.is_null)
+            elif known is not None:
+                found += column.between(known)
+        return found
+
+
+class _Column(NamedTuple):
+    name: str
+    written: Kind | None
+    newest: Kind
+    arrow: pa.DataType
+    field: Any
+    is_null: Any
+
+    def is_lost(self, stats: ColumnStats | None) -> bool:
+        """Whether no row of a file has a value that can be shown."""
+        if self.written is None or (stats is not None and stats.min is None):
+            return True
+        return self.written != self.newest and not reads_as(self.written, self.newest, stats)
+
+    def between(self, stats: ColumnStats) -> list[Any]:
+        assert self.written is not None
+        bounds = []
+        if stats.min is not None:
+            low = value_of(self.written, stats.min)
+            bounds.append(self.field >= pa.scalar(low, self.arrow))
+        if stats.max is not None:
+            high = value_of(self.written, stats.max)
+            bounds.append(self.field <= pa.scalar(high, self.arrow))
+        return [bound | self.is_null for bound in bounds] if stats.nulls else bounds
+
+
+def _text(kind: Kind, value: Any) -> str:
+    if kind.name == "datetime":
+        moment = EPOCH + timedelta(microseconds=value)
+        return f"{moment.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+    if kind.name == "bool":
+        return "true" if value else "false"
+    return value.isoformat() if kind.name == "date" else repr(value)

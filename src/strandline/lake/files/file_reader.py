@@ -1,0 +1,257 @@
+"""Reads a lake file zone by zone, verified, with ranged reads of an object.
+
+Opening takes one fetch of the tail, a zone takes one fetch of exactly its bytes. Zones are dense:
+the first begins with the file's first seq, each next one behind the last row of the one before, the
+last ends with the file's last seq. Where nothing but holes would make a zone too long, they are
+zones of their own without bytes.
+
+Parquet knows a row group by its offset in the file. So the bytes of a zone are put at their place
+in memory that is as long as the file and otherwise untouched, which costs address space and nothing
+else; pyarrow then decodes them without calling back into Python.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from xxhash import xxh3_64_intdigest, xxh3_128
+
+from strandline.errors import Corrupt, NewerFormat
+from strandline.lake.files.file_writer import FORMAT_KEY, FORMAT_VERSION, ZONE_SPAN, ZONES_KEY
+from strandline.lake.files.record_columns import SCHEMA
+from strandline.lake.files.zone import Zone
+from strandline.platform.direct_file import aligned_memory
+from strandline.platform.thread_pool import ThreadPool
+
+Fetch = Callable[[int, int], bytes]
+"""Bytes of the object: from an offset, so many. Its errors pass through."""
+
+RECORD = tuple(SCHEMA.names)
+"""What is read unless others are named: typed columns are for others, who have ``data`` as well."""
+
+FetchInto = Callable[[int, memoryview], None]
+"""The same into memory that is there, all of it: where a store can do that, a copy less."""
+
+_ALWAYS = ("seq", "ts")
+_TS = SCHEMA.get_field_index("ts")
+_CONTENT_STEP = 8 * 1024 * 1024
+_STORED_ZONES = msgspec.json.Decoder(list[tuple[int, int, int, int, int]])
+
+
+class Listed(Protocol):
+    """What must be known of a file to read it: any entry that a manifest or checkpoint keeps."""
+
+    @property
+    def first_seq(self) -> int: ...
+    @property
+    def last_seq(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def tail_offset(self) -> int: ...
+    @property
+    def tail_checksum(self) -> int: ...
+
+
+class ZoneInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A zone without its content."""
+
+    first_seq: int
+    last_seq: int
+    rows: int
+    ts_min: int
+    ts_max: int
+    offset: int = 0
+    size: int = 0
+    checksum: int = 0
+    group: int = -1
+    """The row group, -1 where there are only holes."""
+
+
+class LakeFileReader:
+    """One immutable file. Safe from many threads, when ``fetch`` is."""
+
+    def __init__(
+        self,
+        fetch: Fetch,
+        listed: Listed,
+        topic_id: int,
+        label: str,
+        fetch_into: FetchInto | None = None,
+    ) -> None:
+        self.listed = listed
+        self.label = label
+        self._fetch = fetch
+        self._fetch_into = fetch_into
+        self._topic_id = topic_id
+        self._opened: tuple[Any, list[ZoneInfo]] | None = None
+
+    @property
+    def zones(self) -> list[ZoneInfo]:
+        """The zones in order; fetches the tail on first use."""
+        return self._open()[1]
+
+    def bounds(self, place: int, column: str) -> tuple[Any, Any] | None:
+        """Smallest and largest value of a column in a zone, both None when it has no value there;
+        None when the file does not tell."""
+        group = self.zones[place].group
+        if group < 0:
+            return None, None
+        described = self._open()[0].row_group(group)
+        values = described.column(SCHEMA.get_field_index(column)).statistics
+        if values is None or (values.num_values and not values.has_min_max):
+            return None
+        return (values.min, values.max) if values.num_values else (None, None)
+
+    def zone_at(self, seq: int) -> int:
+        """The place of the zone that answers for a seq; LookupError when the file does not."""
+        if not self.listed.first_seq <= seq <= self.listed.last_seq:
+            raise LookupError(seq)
+        return bisect.bisect_right(self.zones, seq, key=lambda zone: zone.first_seq) - 1
+
+    def zone_at_time(self, ts: int) -> int:
+        """The place of the first zone that holds this time or a later one, or behind the last."""
+        return bisect.bisect_left(self.zones, ts, key=lambda zone: zone.ts_max)
+
+    def zone(self, place: int, columns: Sequence[str] = RECORD) -> Zone:
+        """A zone with the columns of a record, or with seq, ts and the chosen ones."""
+        info = self.zones[place]
+        return Zone(
+            self._rows(info, _with_always(columns)),
+            topic_id=self._topic_id,
+            first_seq=info.first_seq,
+            last_seq=info.last_seq,
+            ts=self.zones[place - 1].ts_max if place else info.ts_min,
+        )
+
+    def rows(self, place: int, columns: Sequence[str] = RECORD) -> pa.Table:
+        """Only the rows of a zone that there are, and exactly these columns."""
+        return self._rows(self.zones[place], columns)
+
+    def tables(
+        self, columns: Sequence[str] = RECORD, *, threads: ThreadPool, ahead: int = 4
+    ) -> Iterator[pa.Table]:
+        """The rows of the whole file, a table for each row group, so many read ahead at most."""
+        coming: deque[Future[pa.Table]] = deque()
+        chosen = _with_always(columns)
+        try:
+            for info in self.zones:
+                if info.rows:
+                    coming.append(threads.submit(self._rows, info, chosen))
+                if len(coming) > ahead:
+                    yield coming.popleft().result()
+            while coming:
+                yield coming.popleft().result()
+        finally:
+            for future in coming:
+                future.cancel()
+
+    def content(self) -> str:
+        """The hash of all bytes, read in steps: equals the entry's when nothing is damaged."""
+        hasher = xxh3_128()
+        for part in self.parts():
+            hasher.update(part)
+        return hasher.hexdigest()
+
+    def parts(self) -> Iterator[bytes]:
+        """All bytes, a few megabytes at a time, unchecked."""
+        for offset in range(0, self.listed.size, _CONTENT_STEP):
+            yield self._fetch(offset, min(_CONTENT_STEP, self.listed.size - offset))
+
+    def _rows(self, info: ZoneInfo, chosen: Sequence[str]) -> pa.Table:
+        if info.group < 0:
+            nothing = self._open()[0].schema.to_arrow_schema().empty_table()
+            return nothing.select(list(chosen))
+        memory = aligned_memory(self.listed.size)
+        place = memory[info.offset : info.offset + info.size]
+        if self._fetch_into is not None:
+            self._fetch_into(info.offset, place)
+        else:
+            fetched = self._fetch(info.offset, info.size)
+            if len(fetched) != info.size:
+                raise self._damaged(f"{len(fetched)} of a zone's {info.size} bytes came", info)
+            place[:] = fetched
+        if xxh3_64_intdigest(place, self._topic_id) != info.checksum:
+            raise self._damaged("a zone fails its checksum", info)
+        source = pa.BufferReader(pa.py_buffer(memory))
+        file = pq.ParquetFile(source, metadata=self._open()[0])
+        return file.read_row_group(info.group, columns=list(chosen))
+
+    def _open(self) -> tuple[Any, list[ZoneInfo]]:
+        if self._opened is None:
+            metadata = self._metadata()
+            self._opened = metadata, list(_zones(metadata, self.listed))
+        return self._opened
+
+    def _metadata(self) -> Any:
+        listed = self.listed
+        tail = self._fetch(listed.tail_offset, listed.size - listed.tail_offset)
+        if xxh3_64_intdigest(tail, self._topic_id) != listed.tail_checksum:
+            raise Corrupt(
+                "the footer of a lake file fails its checksum",
+                path=self.label,
+                offset=listed.tail_offset,
+                topic_id=self._topic_id,
+                first_seq=listed.first_seq,
+                last_seq=listed.last_seq,
+            )
+        metadata = pq.read_metadata(pa.BufferReader(tail))
+        version = int(metadata.metadata[FORMAT_KEY.encode()])
+        if version > FORMAT_VERSION:
+            raise NewerFormat(f"{self.label} has lake format {version}: upgrade to read it")
+        return metadata
+
+    def _damaged(self, reason: str, info: ZoneInfo) -> Corrupt:
+        return Corrupt(
+            reason,
+            path=self.label,
+            offset=info.offset,
+            topic_id=self._topic_id,
+            first_seq=info.first_seq,
+            last_seq=info.last_seq,
+        )
+
+
+def _with_always(columns: Sequence[str]) -> list[str]:
+    return [*dict.fromkeys((*_ALWAYS, *columns))]
+
+
+def _zones(metadata: Any, listed: Listed) -> Iterator[ZoneInfo]:
+    """The row groups, and the holes around them, as dense zones."""
+    stored = _STORED_ZONES.decode(metadata.metadata[ZONES_KEY.encode()])
+    seq, ts = listed.first_seq, 0
+    for group, (first_row, last_row, offset, size, checksum) in enumerate(stored):
+        described = metadata.row_group(group)
+        stamps = described.column(_TS).statistics
+        if last_row - seq >= ZONE_SPAN:
+            yield from _holes(seq, first_row, ts or stamps.min_raw)
+            seq = first_row
+        last_seq = last_row
+        if group == len(stored) - 1 and listed.last_seq - seq < ZONE_SPAN:
+            last_seq = listed.last_seq
+        yield ZoneInfo(
+            first_seq=seq,
+            last_seq=last_seq,
+            rows=described.num_rows,
+            ts_min=stamps.min_raw,
+            ts_max=stamps.max_raw,
+            offset=offset,
+            size=size,
+            checksum=checksum,
+            group=group,
+        )
+        seq, ts = last_seq + 1, stamps.max_raw
+    yield from _holes(seq, listed.last_seq + 1, ts)
+
+
+def _holes(first_seq: int, next_seq: int, ts: int) -> Iterator[ZoneInfo]:
+    for seq in range(first_seq, next_seq, ZONE_SPAN):
+        last_seq = min(seq + ZONE_SPAN, next_seq) - 1
+        yield ZoneInfo(first_seq=seq, last_seq=last_seq, rows=0, ts_min=ts, ts_max=ts)

@@ -1,0 +1,156 @@
+"""Whose lake this is, and which opening of that store may write to it.
+
+``store.json`` names the store and is written once. A term is taken by creating the next number in
+``terms/``: of two who try, one gets it. Numbers have no holes and are never deleted, so the holder
+of a term is still the newest as long as the number behind his own does not exist; no listing is
+needed to know that. Who sees a higher term stops for good (``Fenced``).
+
+A writer who has just looked may be overtaken before his commit arrives. That is harmless: whoever
+commits next finds it, and builds on it or fails (``manifest_commit.py``); a newer term only says
+who has to give way.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from xxhash import xxh3_64_hexdigest
+
+from strandline.errors import AlreadyThere, Corrupt, Fenced, Invalid, NewerFormat, NotFound
+from strandline.lake import object_keys
+from strandline.platform.clock import Clock
+from strandline.platform.objectstore.protocol import Objects
+
+FORMAT = 1
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of ``store.json``: one line of JSON."""
+
+    format: int
+    store_id: str
+    created_us: int
+    checksum: str
+    """xxh3-64 of the line in which this is empty."""
+
+
+class Term(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of an object in ``terms/``: for people, and to know one's own again."""
+
+    store_id: str
+    term: int
+    opened_us: int
+    attempt: str
+    checksum: str
+    """xxh3-64 of the line in which this is empty."""
+
+
+def check_identity(objects: Objects, store_id: bytes, clock: Clock) -> None:
+    """Make the lake ours if it is nobody's; refuse another store's."""
+    told = identity_of(objects)
+    if told is None:
+        made = Identity(
+            format=FORMAT, store_id=store_id.hex(), created_us=clock.now_us(), checksum=""
+        )
+        body = msgspec.json.encode(msgspec.structs.replace(made, checksum=_checksum(made)))
+        try:
+            objects.create(object_keys.STORE, body)
+        except AlreadyThere:
+            told = identity_of(objects)
+        else:
+            return
+    if told != store_id:
+        other = told.hex() if told is not None else "another store"
+        raise Invalid(
+            f"{objects.name} is the lake of store {other}, and this is store {store_id.hex()}: "
+            "give this one its own place (lake.url)"
+        )
+
+
+def of_another_lake(told: bytes, own: bytes) -> str:
+    """The reason of a Corrupt for what is read in the lake of another store."""
+    return (
+        f"another store's lake (of store {told.hex()}, and this is store {own.hex()}: set lake.url "
+        "to this store's own)"
+    )
+
+
+def identity_of(objects: Objects) -> bytes | None:
+    """The id of the store that the lake belongs to, None when there is no lake."""
+    found = read_identity(objects)
+    return None if found is None else bytes.fromhex(found.store_id)
+
+
+def read_identity(objects: Objects) -> Identity | None:
+    """What ``store.json`` says, None when there is no lake."""
+    try:
+        data = objects.get(object_keys.STORE)
+    except NotFound:
+        return None
+    return decode_identity(data, objects.name)
+
+
+def decode_identity(data: bytes, lake: str) -> Identity:
+    """The content of ``store.json``."""
+    try:
+        identity = msgspec.json.decode(data, type=Identity)
+        bytes.fromhex(identity.store_id)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise Corrupt(
+            f"the lake's identity cannot be read ({error})", path=object_keys.STORE
+        ) from error
+    if identity.checksum != _checksum(identity) or msgspec.json.encode(identity) != data:
+        raise Corrupt("the lake's identity fails its checksum", path=object_keys.STORE)
+    if identity.format != FORMAT:
+        raise NewerFormat(f"{lake} has lake format {identity.format}: upgrade to read it")
+    return identity
+
+
+def decode_term(data: bytes, key: str, store_id: bytes) -> None:
+    """Complain about the content of an object in ``terms/`` that is not as it was written."""
+    try:
+        term = msgspec.json.decode(data, type=Term)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Corrupt(f"a term cannot be read ({error})", path=key) from error
+    if term.checksum != _checksum(term) or msgspec.json.encode(term) != data:
+        raise Corrupt("a term fails its checksum", path=key)
+    if (object_keys.term_key(term.term), term.store_id) != (key, store_id.hex()):
+        raise Corrupt("a term is not the one that belongs here", path=key)
+
+
+def open_term(objects: Objects, store_id: bytes, clock: Clock, *, attempt: bytes) -> int:
+    """Take a new term, above every other. ``attempt`` is random."""
+    newest = 0
+    while True:
+        for info in objects.list(object_keys.TERMS, start_after=object_keys.term_key(newest)):
+            newest = max(newest, object_keys.number_of(info.key) or 0)
+        mine = Term(
+            store_id=store_id.hex(),
+            term=newest + 1,
+            opened_us=clock.now_us(),
+            attempt=attempt.hex(),
+            checksum="",
+        )
+        body = msgspec.json.encode(msgspec.structs.replace(mine, checksum=_checksum(mine)))
+        try:
+            objects.create(object_keys.term_key(mine.term), body, writer=mine.attempt)
+        except AlreadyThere:
+            newest = mine.term
+        else:
+            return mine.term
+
+
+def check_term(objects: Objects, term: int) -> None:
+    """Raise ``Fenced`` when a newer term was taken."""
+    try:
+        objects.head(object_keys.term_key(term + 1))
+    except NotFound:
+        return
+    raise fenced(objects, term)
+
+
+def fenced(objects: Objects, term: int) -> Fenced:
+    return Fenced(f"a newer opening of this store writes to {objects.name}: term {term} is over")
+
+
+def _checksum(content: Identity | Term) -> str:
+    return xxh3_64_hexdigest(msgspec.json.encode(msgspec.structs.replace(content, checksum="")))

@@ -1,0 +1,328 @@
+"""Manifest object <-> bytes. Pure.
+
+An object is two lines of JSON, each with a newline at its end. The first is the header:
+
+    format    1
+    kind      "full": names every live file. "delta": what changed since the number before
+    topic_id
+    number
+    base      the newest full manifest up to this one: its own number when it is full
+    parent    checksum of the manifest before this one, "" for the first
+    attempt   random, so that a writer knows its own object again
+    checksum  xxh3-64 of the whole object without these 16 digits and the three bytes behind them.
+              Last in the line. The seed is made of store id, topic id and number: an object in
+              another's place does not check
+
+The second is the body, a ``_Full`` or a ``_Delta``: structures by name, files and removed files as
+arrays in the order of their fields, bitmaps as base64 of a 64-bit roaring bitmap.
+
+A version is read from its base and the deltas behind it. Each names its parent's checksum: deltas
+of two histories cannot be mixed. A full one is due every ``DELTAS_MAX`` numbers, and as soon as the
+deltas are heavier than the last full one, so reading takes few objects and few bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import msgspec
+from pyroaring import BitMap64
+from xxhash import xxh3_64, xxh3_64_intdigest
+
+from strandline.errors import Corrupt, NewerFormat
+from strandline.lake.manifest.file_entry import LakeFile
+from strandline.lake.manifest.manifest import Manifest, Removed, difference, disorder, merge
+from strandline.lake.object_keys import manifest_key
+from strandline.schema import Schema
+
+FORMAT = 1
+DELTAS_MAX = 15
+_DELTAS_SIZE_MIN = 64 * 1024  # lighter ones than this are never too heavy
+_FULL: Literal["full"] = "full"
+_DELTA: Literal["delta"] = "delta"
+_CHECKSUM_DIGITS = 16
+_HEADER_SIZE_MAX = 1024
+_END = b'"}'
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True):
+    """The first line of an object. The checksum is last: it is cut out of what it covers."""
+
+    format: int
+    kind: Literal["full", "delta"]
+    topic_id: int
+    number: int
+    base: int
+    parent: str
+    attempt: str
+    checksum: str
+
+
+class Place(NamedTuple):
+    """Where an object was read: what it holds must belong there."""
+
+    store_id: bytes
+    topic_id: int
+    number: int
+
+    @property
+    def path(self) -> str:
+        return manifest_key(self.topic_id, self.number)
+
+    @property
+    def seed(self) -> int:
+        numbers = self.topic_id.to_bytes(8, "little") + self.number.to_bytes(8, "little")
+        return xxh3_64_intdigest(self.store_id + numbers)
+
+
+class Version(NamedTuple):
+    """A manifest, and what the next one has to know about its object."""
+
+    manifest: Manifest
+    base: int
+    checksum: str
+    full_size: int
+    deltas_size: int
+
+
+class _Full(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    name: str
+    epoch: int
+    term: int
+    created_us: int
+    floor: int
+    oldest: int
+    dropped: bool
+    deleted: bytes
+    removed: tuple[Removed, ...]
+    files: tuple[LakeFile, ...]
+    schemas: tuple[Schema, ...] = ()
+
+
+class _Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    epoch: int
+    term: int
+    created_us: int
+    floor: int
+    oldest: int
+    dropped: bool
+    hidden: bytes
+    """Seqs that are deleted now and were not."""
+    purged: bytes
+    """Seqs that were deleted and are so no longer, because no file holds them."""
+    removed: tuple[Removed, ...]
+    forgotten: tuple[str, ...]
+    """Names that are no longer in ``removed``."""
+    left: tuple[int, ...]
+    """First seqs of files that are no longer live."""
+    files: tuple[LakeFile, ...]
+    """Files that are live now and were not."""
+    schemas: tuple[Schema, ...] | None = None
+    """All that are known now; None when they are the same."""
+
+
+_HEADER = msgspec.json.Decoder(Header)
+_FULL_BODY = msgspec.json.Decoder(_Full)
+_DELTA_BODY = msgspec.json.Decoder(_Delta)
+
+
+def encode(
+    manifest: Manifest,
+    before: Version | None,
+    *,
+    store_id: bytes,
+    attempt: str,
+    full: bool = False,
+) -> tuple[bytes, Version]:
+    """The object of a manifest that follows another one, or is the first."""
+    place = Place(store_id, manifest.topic_id, manifest.number)
+    if before is not None and not full:
+        assert manifest.number == before.manifest.number + 1
+        body = msgspec.json.encode(_difference(before.manifest, manifest))
+        deltas_size = before.deltas_size + len(body)
+        heavy = deltas_size > max(before.full_size, _DELTAS_SIZE_MIN)
+        if manifest.number - before.base <= DELTAS_MAX and not heavy:
+            data, checksum = _object(place, _DELTA, before.base, before.checksum, attempt, body)
+            return data, Version(manifest, before.base, checksum, before.full_size, deltas_size)
+    body = msgspec.json.encode(_full(manifest))
+    parent = before.checksum if before is not None else ""
+    data, checksum = _object(place, _FULL, manifest.number, parent, attempt, body)
+    return data, Version(manifest, manifest.number, checksum, len(body), 0)
+
+
+def header_of(data: bytes, place: Place) -> Header:
+    """The header of a whole object, which is verified; or an error that says what is wrong."""
+    line, body = _lines(data)
+    told = line[-_CHECKSUM_DIGITS - len(_END) : -len(_END)]
+    whole = line.endswith(_END) and data.endswith(b"\n") and len(body) > 0
+    if not whole or told != _checksum(line, body, place).encode():
+        raise Corrupt("a manifest fails its checksum", path=place.path)
+    try:
+        if (version := msgspec.json.decode(line)["format"]) != FORMAT:
+            raise NewerFormat(f"{place.path} has manifest format {version}: upgrade to read it")
+        header = _HEADER.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError) as error:
+        raise Corrupt(f"a manifest cannot be read ({error})", path=place.path) from error
+    if (header.topic_id, header.number) != (place.topic_id, place.number):
+        raise Corrupt("a manifest is in another's place", path=place.path)
+    is_full = header.base == header.number
+    if is_full != (header.kind == _FULL) or not 1 <= header.base <= header.number:
+        raise Corrupt(f"a manifest builds on number {header.base}", path=place.path)
+    return header
+
+
+def follow(before: Version | None, data: bytes, place: Place) -> Version:
+    """The version that an object makes of the one before. A full object needs none before it."""
+    header = header_of(data, place)
+    if before is not None and header.parent != before.checksum:
+        raise Corrupt("a manifest follows another one than the one before it", path=place.path)
+    body = _lines(data)[1]
+    try:
+        if header.kind == _FULL:
+            manifest = _of_full(_FULL_BODY.decode(body), place)
+            version = Version(manifest, header.number, header.checksum, len(body) - 1, 0)
+        else:
+            if before is None or before.base != header.base:
+                raise ValueError("a change without what it changes")
+            manifest = _changed(before.manifest, _DELTA_BODY.decode(body))
+            size = before.deltas_size + len(body) - 1
+            version = Version(manifest, header.base, header.checksum, before.full_size, size)
+    except (msgspec.MsgspecError, ValueError, IndexError, KeyError) as error:
+        raise Corrupt(f"a manifest cannot be read ({error})", path=place.path) from error
+    return version
+
+
+def _object(
+    place: Place, kind: Literal["full", "delta"], base: int, parent: str, attempt: str, body: bytes
+) -> tuple[bytes, str]:
+    header = Header(
+        format=FORMAT,
+        kind=kind,
+        topic_id=place.topic_id,
+        number=place.number,
+        base=base,
+        parent=parent,
+        attempt=attempt,
+        checksum="0" * _CHECKSUM_DIGITS,
+    )
+    line = msgspec.json.encode(header)
+    body += b"\n"
+    checksum = _checksum(line, body, place)
+    start = line[: -_CHECKSUM_DIGITS - len(_END)]
+    return b"".join((start, checksum.encode(), _END, b"\n", body)), checksum
+
+
+def _lines(data: bytes) -> tuple[bytes, memoryview]:
+    """Both lines, the second one not copied: it may be large. Without a newline it is empty."""
+    size = data.find(b"\n") if b"\n" in data[:_HEADER_SIZE_MAX] else len(data)
+    return data[:size], memoryview(data)[size + 1 :]
+
+
+def _checksum(line: bytes, body: bytes | memoryview, place: Place) -> str:
+    digest = xxh3_64(line[: -_CHECKSUM_DIGITS - len(_END)], seed=place.seed)
+    digest.update(body)
+    return digest.hexdigest()
+
+
+def _full(manifest: Manifest) -> _Full:
+    return _Full(
+        name=manifest.name,
+        epoch=manifest.epoch,
+        term=manifest.term,
+        created_us=manifest.created_us,
+        floor=manifest.floor,
+        oldest=manifest.oldest,
+        dropped=manifest.dropped,
+        deleted=_packed(manifest.deleted),
+        removed=manifest.removed,
+        files=manifest.files,
+        schemas=manifest.schemas,
+    )
+
+
+def _of_full(body: _Full, place: Place) -> Manifest:
+    problem = disorder(body.files)
+    if problem:
+        raise ValueError(problem)
+    return Manifest(
+        number=place.number,
+        topic_id=place.topic_id,
+        name=body.name,
+        epoch=body.epoch,
+        term=body.term,
+        created_us=body.created_us,
+        floor=body.floor,
+        oldest=body.oldest,
+        files=body.files,
+        deleted=_unpacked(body.deleted),
+        removed=body.removed,
+        dropped=body.dropped,
+        schemas=body.schemas,
+    )
+
+
+def _difference(old: Manifest, new: Manifest) -> _Delta:
+    left, added = difference(old.files, new.files)
+    told = {entry.name for entry in old.removed}
+    tells = {entry.name for entry in new.removed}
+    were_hidden, are_hidden = old.deleted or BitMap64(), new.deleted or BitMap64()
+    return _Delta(
+        epoch=new.epoch,
+        term=new.term,
+        created_us=new.created_us,
+        floor=new.floor,
+        oldest=new.oldest,
+        dropped=new.dropped,
+        hidden=_packed(are_hidden - were_hidden),
+        purged=_packed(were_hidden - are_hidden),
+        removed=tuple(entry for entry in new.removed if entry.name not in told),
+        forgotten=tuple(entry.name for entry in old.removed if entry.name not in tells),
+        left=tuple(file.first_seq for file in left),
+        files=tuple(added),
+        schemas=None if new.schemas == old.schemas else new.schemas,
+    )
+
+
+def _changed(old: Manifest, delta: _Delta) -> Manifest:
+    left = set(delta.left)
+    files = list(old.files)
+    if left:
+        files = [file for file in files if file.first_seq not in left]
+    if len(files) + len(left) != len(old.files):
+        raise ValueError("a file left that was not there")
+    merged, problem = merge(files, delta.files)
+    if problem:
+        raise ValueError(problem)
+    removed = {entry.name: entry for entry in old.removed}
+    for name in delta.forgotten:
+        del removed[name]
+    removed.update((entry.name, entry) for entry in delta.removed)
+    hidden = (old.deleted or BitMap64()) - (_unpacked(delta.purged) or BitMap64())
+    hidden |= _unpacked(delta.hidden) or BitMap64()
+    return Manifest(
+        number=old.number + 1,
+        topic_id=old.topic_id,
+        name=old.name,
+        epoch=delta.epoch,
+        term=delta.term,
+        created_us=delta.created_us,
+        floor=delta.floor,
+        oldest=delta.oldest,
+        files=merged,
+        deleted=hidden or None,
+        removed=tuple(removed.values()),
+        dropped=delta.dropped,
+        schemas=old.schemas if delta.schemas is None else delta.schemas,
+    )
+
+
+def _packed(seqs: BitMap64 | None) -> bytes:
+    if not seqs:
+        return b""
+    packed = BitMap64(seqs)
+    packed.run_optimize()
+    return bytes(packed.serialize())
+
+
+def _unpacked(data: bytes) -> BitMap64 | None:
+    return (BitMap64.deserialize(data) or None) if data else None

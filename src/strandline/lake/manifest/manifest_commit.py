@@ -1,0 +1,241 @@
+"""Commits to one topic's part of the lake: numbered manifests, each created once.
+
+Take the newest version, make the change, create the next number where nothing is. Who finds it
+taken reads what is there and tries again on top of it. So a commit is there whole or not at all,
+none is ever lost, and any number of writers may commit. After ``Unreachable`` nobody knows whether
+it happened: make the same change again, which then changes nothing (``manifest.py``).
+
+**A sleeper cannot fork history.** Numbers that were swept could be created again by somebody who
+slept since he read the version before. His commit counts only when the full manifest that it builds
+on is still there after it (``manifest_history.py`` tells why this is enough); otherwise he begins
+again.
+
+**No manifest names what is not there.** The objects of files that a commit adds are looked at after
+the version that it builds on was read. A sweep deletes only what some manifest has in ``removed``.
+If that manifest is not newer than the version read, the name is in its ``removed`` and the change
+is refused, or the object is deleted already and the look shows it. If it is newer, it has the
+number that the commit wants.
+
+**Terms.** A store commits with its term; a newer one makes it ``Fenced``. Others, such as Spark
+pipelines, commit without one: they are not fenced, and leave the term as it is.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from strandline.errors import AlreadyThere, Conflict, Corrupt, NotFound, UnknownTopic
+from strandline.lake import object_keys, topic_names
+from strandline.lake.manifest import fencing, manifest_codec
+from strandline.lake.manifest.manifest import Manifest, difference
+from strandline.lake.manifest.manifest_codec import Version
+from strandline.lake.manifest.manifest_history import History
+from strandline.platform.clock import Clock
+from strandline.platform.objectstore.protocol import Objects
+
+Change = Callable[[Manifest], Manifest | None]
+
+TRIES_MAX = 200
+"""How often a commit is tried against others. Each loss is somebody else's progress."""
+
+_PAUSE_S_FIRST = 0.005
+_PAUSE_S_MAX = 1.0
+
+
+class Ledger:
+    """Versions of one topic's part of the lake, and how to make one. Safe from many threads.
+
+    Many ledgers of one topic may exist, here and elsewhere; a pin binds only its own.
+    """
+
+    def __init__(
+        self,
+        objects: Objects,
+        store_id: bytes,
+        topic_id: int,
+        clock: Clock,
+        random_id: Callable[[], bytes],
+    ) -> None:
+        self.objects = objects
+        self.topic_id = topic_id
+        self._store_id = store_id
+        self._clock = clock
+        self._random_id = random_id
+        self._history = History(objects, store_id, topic_id)
+        self._committing = threading.Lock()
+        self._pinning = threading.Lock()  # held for moments
+        self._pins: Counter[int] = Counter()  # by the number of the full manifest
+        self._retained = 0
+
+    def create(self, name: str, *, epoch: int, term: int | None = None) -> Manifest:
+        """The newest manifest; the first one, without files, when the topic is new here."""
+        try:
+            newest = self.load()
+        except UnknownTopic:
+            if topic_names.is_marked(self.objects, name, self.topic_id):
+                raise Corrupt(
+                    f"topic {name!r} has been in the lake, but no manifest is there",
+                    path=object_keys.manifest_folder(self.topic_id),
+                ) from None
+            self._begin(name, epoch, term)
+            newest = self.load()
+        topic_names.mark(self.objects, newest.name, self.topic_id)
+        return newest
+
+    def load(self, number: int | None = None) -> Manifest:
+        """The newest version, or an older one: ``NotFound`` when it is no longer kept."""
+        return self._load(number).manifest
+
+    def load_after(self, number: int, checksum: str) -> Manifest:
+        """The newest version, which is one that was committed earlier or a later one.
+
+        ``Corrupt`` when the newest is older than that one, or its number has another content: the
+        lake is an older copy, or one that was written by another copy of the store.
+        """
+        newest = self._history.newest(number).manifest
+        found = self._history.checksum_of(number)
+        if checksum and found not in (None, checksum):
+            raise Corrupt(
+                f"manifest {number} is of another history: another copy of the store wrote it",
+                path=object_keys.manifest_key(self.topic_id, number),
+            )
+        return newest
+
+    def checksum_of(self, number: int) -> str:
+        """The checksum of a version's object, empty when it is no longer kept."""
+        return self._history.checksum_of(number) or ""
+
+    def commit(self, change: Change, *, term: int | None = None, full: bool = False) -> Manifest:
+        """Make a change on top of the newest version, as often as it takes; returns the result.
+
+        The change may run several times. It may raise, which ends the commit, or return None or
+        what it was given when there is nothing to do. With ``full`` a full manifest is written even
+        then.
+        """
+        with self._committing:
+            for losses in range(TRIES_MAX):
+                before = self._history.newest()
+                self.check_term(term, before.manifest)
+                wanted = change(before.manifest)
+                if wanted is None or (wanted is before.manifest and not full):
+                    return before.manifest
+                self._check_uploaded(before.manifest, wanted)
+                if (made := self._try(before, wanted, term, full=full)) is not None:
+                    return made
+                self._pause(losses)
+        raise Conflict(f"others commit to topic {self.topic_id} of the lake all the time: retry")
+
+    @contextmanager
+    def pin(self, number: int | None = None) -> Iterator[Manifest]:
+        """A version whose files this ledger does not sweep away while it is in use."""
+        while True:
+            version = self._load(number)
+            with self._pinning:
+                # A sweep may have begun since. The newest version is always retained.
+                if version.base >= self._retained:
+                    self._pins[version.base] += 1
+                    break
+            if number is not None:
+                raise NotFound(f"manifest {number} of topic {self.topic_id} is no longer kept")
+        try:
+            yield version.manifest
+        finally:
+            with self._pinning:
+                self._pins[version.base] -= 1
+                self._pins += Counter()  # forgets zeros
+
+    def retain_from(self, base: int) -> int:
+        """Give up versions that are read from an older full manifest than this, or than the oldest
+        pinned one. Returns from which full manifest on versions are retained."""
+        with self._pinning:
+            self._retained = max(self._retained, min([base, *self._pins]))
+            return self._retained
+
+    def base_of(self, number: int) -> int | None:
+        """The full manifest from which a version is read; None when either is gone."""
+        return self._history.base_of(number)
+
+    def check_term(self, term: int | None, newest: Manifest) -> None:
+        """Raise ``Fenced`` when a newer opening of the store has been seen."""
+        if term is None:
+            return
+        if newest.term > term:
+            raise fencing.fenced(self.objects, term)
+        fencing.check_term(self.objects, term)
+
+    def _load(self, number: int | None) -> Version:
+        return self._history.newest() if number is None else self._history.read(number)
+
+    def _begin(self, name: str, epoch: int, term: int | None) -> None:
+        """Create the first manifest, unless somebody else does."""
+        first = Manifest(
+            number=1,
+            topic_id=self.topic_id,
+            name=name,
+            epoch=epoch,
+            term=term or 0,
+            created_us=self._clock.now_us(),
+        )
+        self.check_term(term, first)
+        try:
+            self._write(first, None, full=True)
+        except AlreadyThere:
+            return
+
+    def _try(
+        self, before: Version, wanted: Manifest, term: int | None, *, full: bool
+    ) -> Manifest | None:
+        """Commit, or None when somebody else was first or we slept too long."""
+        manifest = msgspec.structs.replace(
+            wanted,
+            number=before.manifest.number + 1,
+            term=max(before.manifest.term, term or 0),
+            created_us=max(before.manifest.created_us, self._clock.now_us()),
+        )
+        try:
+            version = self._write(manifest, before, full=full)
+            self.objects.head(object_keys.manifest_key(self.topic_id, before.base))
+        except AlreadyThere:
+            return None
+        except NotFound:
+            self._history.forget(before)
+            return None
+        self._history.remember(version)
+        return manifest
+
+    def _write(self, manifest: Manifest, before: Version | None, *, full: bool) -> Version:
+        attempt = self._random_id().hex()
+        data, version = manifest_codec.encode(
+            manifest, before, store_id=self._store_id, attempt=attempt, full=full
+        )
+        try:
+            self.objects.create(
+                object_keys.manifest_key(self.topic_id, manifest.number), data, writer=attempt
+            )
+        except AlreadyThere:
+            if self._history.attempt_at(manifest.number) != attempt:
+                raise
+        return version
+
+    def _check_uploaded(self, before: Manifest, wanted: Manifest) -> None:
+        _, added = difference(before.files, wanted.files)
+        for file in added:
+            key = object_keys.data_key(self.topic_id, file.name())
+            try:
+                size = self.objects.head(key).size
+            except NotFound:
+                raise Conflict(f"{key} is not in the lake: upload it again") from None
+            if size != file.size:
+                raise Corrupt(f"a file of {file.size} bytes has {size}", path=key)
+
+    def _pause(self, losses: int) -> None:
+        """Step aside for a moment that is hardly anybody else's; not after the first loss."""
+        if losses:
+            chance = int.from_bytes(self._random_id()[:2], "little") / 0xFFFF
+            longest = min(_PAUSE_S_MAX, _PAUSE_S_FIRST * 2 ** min(losses, 16))
+            self._clock.wait(threading.Event(), longest * chance)

@@ -1,0 +1,1 @@
+"""The durable log: write-ahead log, segments, topics, checkpoints, recovery and repair."""

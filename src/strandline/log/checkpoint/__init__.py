@@ -1,0 +1,1 @@
+"""Jobs that move records out of the write-ahead log: checkpoint, seal, relocate."""

@@ -1,0 +1,224 @@
+"""The sealer: gives topics that have grown a segment of their own, and merges shared segments.
+
+Decisions are pure functions over runs (``to_seal``, ``to_merge``); acting is: write the new
+segments, write a root that lists them instead of the old, point the topics at them, let the old
+files go when no kept root needs them. Deleted records lose their bytes here, and records below a
+topic's floor are left behind.
+"""
+
+from __future__ import annotations
+
+from strandline.config.settings import SegmentSettings
+from strandline.errors import Corrupt
+from strandline.log.catalog import Catalog
+from strandline.log.checkpoint.checkpoint_job import Checkpointer
+from strandline.log.checkpoint.checkpoint_store import Roots
+from strandline.log.segments import codec
+from strandline.log.segments.rows import Rows, of_block
+from strandline.log.segments.segment_set import Library
+from strandline.log.state.topic_state import Run, TopicState
+from strandline.platform.clock import Clock
+
+MERGED_AT_ONCE = 4
+
+
+class Sealer:
+    """Owned by the checkpoint job."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        catalog: Catalog,
+        library: Library,
+        roots: Roots,
+        checkpointer: Checkpointer,
+        settings: SegmentSettings,
+    ) -> None:
+        self._clock = clock
+        self._catalog = catalog
+        self._library = library
+        self._roots = roots
+        self._checkpointer = checkpointer
+        self._settings = settings
+
+    def run_once(self) -> bool:
+        """Seal and merge what is worth it; True when anything changed.
+
+        What is damaged stays as it is, and is told when everything else is done.
+        """
+        plan = _Changes()
+        damaged: list[Corrupt] = []
+        now_us = self._clock.now_us()
+        for state in self._catalog.states():
+            self._drop_below_floor(state, plan)
+            for group in to_seal(state, self._settings, now_us):
+                try:
+                    self._seal(state, group, plan)
+                except Corrupt as error:
+                    damaged.append(error)
+        try:
+            self._merge(plan)
+        except Corrupt as error:
+            damaged.append(error)
+        changed = self._carry_out(plan)
+        if damaged:
+            raise damaged[0]
+        return changed
+
+    def let_go(self, topic_id: int, runs: set[Run]) -> None:
+        """Drop runs that the lake answers for now, with the files that nobody else needs."""
+        plan = _Changes()
+        plan.removed[topic_id] = runs
+        self._carry_out(plan)
+
+    def replace(self, runs: list[tuple[int, Run, list[Rows]]], *, shared: bool) -> None:
+        """Write rows in place of runs of topics: one segment for all, or one for each run."""
+        plan = _Changes()
+        together: dict[int, list[Rows]] = {}
+        for topic_id, run, rows in sorted(runs, key=lambda each: (each[0], each[1].first_seq)):
+            plan.removed.setdefault(topic_id, set()).add(run)
+            if rows and shared:
+                together.setdefault(topic_id, []).extend(rows)
+            elif rows:
+                self._checkpointer.write_segment(topic_id, {topic_id: rows}, plan.added)
+        if together:
+            self._checkpointer.write_segment(codec.SHARED, together, plan.added)
+        self._carry_out(plan)
+
+    def _carry_out(self, plan: _Changes) -> bool:
+        """Write a root of the store after the changes, then make them."""
+        dead = self._dead_segments(plan)
+        if not (plan.added or plan.removed or dead):
+            return False
+        live = [number for number in self._library.segments if number not in dead]
+        replay = {shard.number: 0 for shard in self._catalog.shards}  # some may be new
+        replay |= {entry.shard: entry.replay_lsn for entry in self._roots.current.shards}
+        last_root = self._roots.current.number
+        self._roots.write(replay, live, self._roots.current.term)
+        self._apply(plan)
+        for number in dead:
+            self._roots.doom(self._library.retire(number), last_root)
+        self._roots.clean()
+        return True
+
+    def _drop_below_floor(self, state: TopicState, plan: _Changes) -> None:
+        for run in state.runs:
+            if run.last_seq < state.floor:
+                plan.removed.setdefault(state.id, set()).add(run)
+
+    def _seal(self, state: TopicState, group: list[Run], plan: _Changes) -> None:
+        parts = _rows(state, group)
+        if parts:
+            self._checkpointer.write_segment(state.id, {state.id: parts}, plan.added)
+        plan.removed.setdefault(state.id, set()).update(group)
+
+    def _merge(self, plan: _Changes) -> None:
+        shared = sorted(
+            number
+            for number, segment in self._library.segments.items()
+            if segment.info.topic_id == codec.SHARED and number not in self._held()
+        )
+        sizes = [self._library.segments[number].info.file_size for number in shared]
+        window = to_merge(sizes, self._settings.shared_files_max)
+        if window is None:
+            return
+        numbers = set(shared[window : window + MERGED_AT_ONCE])
+        parts: dict[int, list[Rows]] = {}
+        merged: dict[int, list[Run]] = {}
+        for state in sorted(self._catalog.states(), key=lambda state: state.id):
+            gone = plan.removed.get(state.id, set())
+            group = [
+                run for run in state.runs if run.segment.info.number in numbers and run not in gone
+            ]
+            rows = _rows(state, group) if group else []
+            if rows:
+                parts[state.id] = rows
+            merged[state.id] = group
+        if parts:
+            self._checkpointer.write_segment(codec.SHARED, parts, plan.added)
+        for topic_id, group in merged.items():
+            if group:
+                plan.removed.setdefault(topic_id, set()).update(group)
+
+    def _dead_segments(self, plan: _Changes) -> set[int]:
+        live = {run.segment.info.number for runs in plan.added.values() for run in runs}
+        for state in self._catalog.states():
+            gone = plan.removed.get(state.id, ())
+            live.update(run.segment.info.number for run in state.runs if run not in gone)
+        held = self._held()
+        if held & live:
+            live |= held  # which of them has the records is not known
+        return set(self._library.segments) - live
+
+    def _held(self) -> set[int]:
+        """Segments that could not be read when the store was opened."""
+        return {number for number, segment in self._library.segments.items() if segment.is_held}
+
+    def _apply(self, plan: _Changes) -> None:
+        for topic_id in {*plan.added, *plan.removed}:
+            state = self._catalog.by_id(topic_id)
+            if state is None:
+                continue
+            writer = self._catalog.shard_of(state).writer
+            writer.acquire()
+            try:
+                gone = plan.removed.get(topic_id, set())
+                kept = [run for run in state.runs if run not in gone]
+                runs = [*kept, *plan.added.get(topic_id, [])]
+                state.runs = tuple(sorted(runs, key=lambda run: run.first_seq))
+            finally:
+                writer.release()
+
+
+class _Changes:
+    """Runs to add and to take away, by topic."""
+
+    def __init__(self) -> None:
+        self.added: dict[int, list[Run]] = {}
+        self.removed: dict[int, set[Run]] = {}
+
+
+def to_seal(state: TopicState, settings: SegmentSettings, now_us: int) -> list[list[Run]]:
+    """Groups of neighbouring shared runs of a topic that deserve a segment of their own."""
+    groups: list[list[Run]] = [[]]
+    for run in state.runs:
+        is_shared = run.segment.info.topic_id == codec.SHARED
+        if is_shared and run.last_seq >= state.floor and run.held is None:
+            groups[-1].append(run)
+        elif groups[-1]:
+            groups.append([])
+    return [group for group in groups if group and _worth_a_file(group, settings, now_us)]
+
+
+def to_merge(sizes: list[int], files_max: int) -> int | None:
+    """Where the cheapest window of shared segments to merge begins, None when there are few."""
+    if len(sizes) <= max(files_max, MERGED_AT_ONCE - 1):
+        return None
+    starts = range(len(sizes) - MERGED_AT_ONCE + 1)
+    return min(starts, key=lambda start: sum(sizes[start : start + MERGED_AT_ONCE]))
+
+
+def _worth_a_file(group: list[Run], settings: SegmentSettings, now_us: int) -> bool:
+    payload = sum(run.payload_size for run in group)
+    count = sum(run.last_seq - run.first_seq + 1 for run in group)
+    if payload >= settings.seal_bytes or count >= settings.seal_records:
+        return True
+    oldest_us = min(run.segment.info.created_us for run in group)
+    # A segment from the future was made before the clock was set back: nobody knows its age.
+    idle = abs(now_us - oldest_us) >= settings.seal_idle_s * 1e6
+    return idle and payload >= settings.own_bytes_min
+
+
+def _rows(state: TopicState, group: list[Run]) -> list[Rows]:
+    """The live rows of these runs, read past the cache."""
+    floor = state.floor
+    parts = []
+    for run in group:
+        following = len(run.index()) if run.next_place < 0 else run.next_place
+        for place in range(run.place, following):
+            rows = of_block(run.segment.read_block(place))
+            if rows.next_seq <= floor:
+                continue
+            rows = rows.slice(max(floor, rows.first_seq), rows.next_seq)
+            parts.append(rows.without(state.deleted) if state.deleted else rows)
+    return parts

@@ -1,0 +1,97 @@
+"""Watches free space: refuses appends before the disk is full, and takes them again after.
+
+Below the soft mark sealing and merging stop; below the hard mark appends are refused and the
+ballast file is given up, so that recovery and deletes have room. When appends begin to be refused
+for want of space, here or by the disk itself (a quota), and when that is over, it is logged; and so
+are slow syncs (``log/files/sync_watch.py``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+
+from strandline.config.settings import SpaceSettings
+from strandline.errors import DiskFull
+from strandline.log.files.layout import Layout
+from strandline.log.files.sync_watch import SyncWatch, slow_syncs
+from strandline.log.wal.shard import Shard
+from strandline.platform.disk import Disk
+
+_LOG = logging.getLogger("strandline")
+
+
+class SpaceWatch:
+    """Knows whether the disk has room. Owned by the space job; ``level`` is for everybody."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        layout: Layout,
+        shards: list[Shard],
+        settings: SpaceSettings,
+    ) -> None:
+        self.level = "ok"
+        self.free = 0
+        self._disk = disk
+        self._layout = layout
+        self._shards = shards
+        self._settings = settings
+        self._is_refusing = False
+        self._syncs = SyncWatch(shards)
+
+    def complaints(self) -> list[str]:
+        """What is wrong with the disk: it has little space, or is slow."""
+        found = [str(slow) for slow in slow_syncs(self._shards)]
+        if self.level != "ok":
+            found.append(f"disk space is {self.level}: {self.free} bytes are free")
+        return found
+
+    def run_once(self) -> None:
+        """Look at the free space and open or close the door for appends."""
+        self._syncs.run_once()
+        self.free = self._disk.free_bytes(self._layout.directory)
+        before, self.level = self.level, self._level()
+        if self.level == "hard":
+            self._release_ballast()
+            refusal = DiskFull(
+                f"{self.free} bytes are free, less than free_hard ({self._settings.free_hard}): "
+                "appends are refused until space is freed; reads and deletes go on"
+            )
+            for shard in self._shards:
+                shard.writer.refuse(refusal)
+        elif before == "hard":
+            for shard in self._shards:
+                shard.writer.refuse(None)
+        if self.level == "ok":
+            self._ensure_ballast()
+        self._log_changes()
+
+    def _log_changes(self) -> None:
+        refusals = [shard.writer.refusal for shard in self._shards if shard.writer.refusal]
+        if bool(refusals) == self._is_refusing:
+            return
+        self._is_refusing = bool(refusals)
+        if refusals:
+            _LOG.error("appends are refused: %s", refusals[0])
+        else:
+            _LOG.warning("appends are accepted again: %d bytes are free", self.free)
+
+    def make_room(self) -> None:
+        """At opening: give the ballast up at once if what recovery has to write may not fit."""
+        if self._disk.free_bytes(self._layout.directory) < self._settings.free_hard:
+            self._release_ballast()
+
+    def _level(self) -> str:
+        if self.free < self._settings.free_hard:
+            return "hard"
+        return "soft" if self.free < self._settings.free_soft else "ok"
+
+    def _release_ballast(self) -> None:
+        with contextlib.suppress(OSError):
+            self._disk.remove(self._layout.ballast)
+
+    def _ensure_ballast(self) -> None:
+        if self._settings.ballast_bytes and not self._disk.exists(self._layout.ballast):
+            with contextlib.suppress(OSError):
+                self._disk.prepare(self._layout.ballast, self._settings.ballast_bytes)

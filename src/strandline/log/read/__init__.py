@@ -1,0 +1,1 @@
+"""The read path: from a cursor, seq, time or tag to records."""

@@ -1,0 +1,62 @@
+"""Reads records by their seqs, wherever they lie: for views, which know where to look.
+
+Every block or zone is opened once for all seqs that it holds, and only their rows are decoded.
+Records that are gone are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from strandline.lake.files.zone import Zone
+from strandline.log.read.page import Page, Row, Slice
+from strandline.log.state.locator import Piece, Pieces
+from strandline.log.state.topic_state import TopicState
+from strandline.log.wal.reader import Reader
+
+
+def pick(state: TopicState, reader: Callable[[], Reader], seqs: Sequence[int]) -> Page:
+    """The live ones of these records, in order of seq, each once."""
+    head, floor = state.head_seq, state.floor
+    deleted = state.hidden
+    wanted = np.unique(np.asarray(seqs, dtype="<i8"))
+    wanted = wanted[(wanted >= floor) & (wanted <= head)]
+    if deleted and len(wanted):
+        wanted = wanted[[seq not in deleted for seq in wanted.tolist()]]
+    pieces = Pieces(state, reader)
+    parts: list[Slice | list[Row]] = []
+    place = 0
+    while place < len(wanted):
+        seq = int(wanted[place])
+        if state.gaps and state.gap_at(seq) is not None:
+            place += 1
+            continue
+        try:
+            piece = pieces.at(seq)
+        except LookupError:
+            if seq >= state.floor:
+                raise
+            place += 1  # the floor overtook us
+            continue
+        last_seq = piece[0] + len(piece[1]) - 1 if isinstance(piece, tuple) else piece.last_seq
+        following = int(np.searchsorted(wanted, np.int64(last_seq), "right"))
+        _add(parts, piece, wanted[place:following])
+        place = following
+    return Page(parts, following=head, head_seq=head, epoch=state.epoch, tombstone=None)
+
+
+def _add(parts: list[Slice | list[Row]], piece: Piece, wanted: np.ndarray) -> None:
+    if isinstance(piece, tuple):
+        first, rows = piece
+        made = [(seq, *rows[seq - first]) for seq in wanted.tolist()]
+        if parts and isinstance(parts[-1], list):
+            parts[-1] += made
+        else:
+            parts.append(made)
+        return
+    if isinstance(piece, Zone) and (holes := piece.holes()):
+        wanted = wanted[[seq not in holes for seq in wanted.tolist()]]
+    if len(wanted):
+        parts.append(Slice(piece, 0, piece.count, wanted - piece.first_seq))

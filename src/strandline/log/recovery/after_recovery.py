@@ -1,0 +1,149 @@
+"""What a writer does about the last one's end, before it takes appends.
+
+- The unsynced part of the log is stored again and synced. It was read from the page cache, and the
+  disk may never have got it: after a failed sync Linux calls lost pages clean.
+- Files behind a torn place are set aside: their records were never promised.
+- Topics whose acknowledged tail may be gone get a new epoch and a gap up to their ceiling.
+- Segment files that no root knows go to quarantine, unless a root was damaged: then nothing that
+  lies on the disk is thought to be superfluous.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from strandline.errors import Corrupt, DiskFull
+from strandline.log.checkpoint.checkpoint_store import Roots
+from strandline.log.files import checkpoint_codec as root_file
+from strandline.log.files.layout import Layout
+from strandline.log.recovery.recover import Recovered
+from strandline.log.recovery.replay import lose_tail
+from strandline.log.state.topic_state import TopicState
+from strandline.log.wal import control_messages
+from strandline.log.wal.codec import FILE_HEADER_SIZE
+from strandline.log.wal.recovery import ShardLog
+from strandline.log.wal.shard import Shard
+from strandline.platform.disk import Disk
+
+
+def secure_tail(disk: Disk, log: ShardLog) -> None:
+    """Make what recovery read of a shard as durable as it believed it to be."""
+    for place, entry in enumerate(log.files.entries):
+        end = log.files.end_of(place)
+        end = log.end_lsn if end is None else min(end, log.end_lsn)
+        if end <= log.durable_upto:
+            continue
+        first = max(entry.first_lsn, log.durable_upto)
+        offset = FILE_HEADER_SIZE + first - entry.first_lsn
+        file = disk.open_log(entry.path)
+        try:
+            file.write(0, [entry.file.pread(FILE_HEADER_SIZE, 0)])
+            if end > first:
+                file.write(offset, [entry.file.pread(end - first, offset)])
+            file.sync()
+        finally:
+            file.close()
+    disk.sync_dir(log.files.directory)
+
+
+def set_aside_cut_files(disk: Disk, log: ShardLog) -> None:
+    """Take files behind a torn place, and prepared ones of the last writer, out of the way."""
+    for path in log.cut:
+        disk.rename(path, f"{path}.cut")
+    for name in disk.list_dir(log.files.directory):
+        if name.startswith("spare-"):
+            disk.remove(f"{log.files.directory}/{name}")
+
+
+def declare_lost_tails(found: Recovered, shards: list[Shard]) -> list[TopicState]:
+    """Put on the log which topics may have lost acknowledged records; the topics."""
+    lost = [state for state in found.catalog.states() if may_have_lost(state, found)]
+    if not lost:
+        return lost
+    # Until every loss is on the log, a file with the identity of this page cache would tell the
+    # next opening after a kill that nothing can be lost. If the cache is kept it would be right.
+    hiding = [] if found.page_cache_kept else shards
+    for shard in hiding:
+        shard.writer.hide_page_cache()
+    for shard in shards:
+        _declare(shard, [state for state in lost if state.shard == shard.number])
+    try:
+        for shard in shards:
+            shard.writer.pay_debts()
+    except DiskFull:
+        return lost  # the store opens for reading; an append has to find room for this first
+    for shard in hiding:
+        shard.writer.show_page_cache()
+    return lost
+
+
+def may_have_lost(state: TopicState, found: Recovered) -> bool:
+    """Whether seqs above the recovered head may have been given out."""
+    if state.ceiling < state.next_seq:
+        return False
+    durability = state.config.durability
+    if durability == "ephemeral":
+        return True
+    if found.clean or durability == "fsync":
+        return False
+    return durability == "memory" or not found.page_cache_kept
+
+
+def forget_ephemeral(state: TopicState, shard: Shard) -> None:
+    """At a clean close: say exactly up to where an ephemeral topic's seqs were used."""
+    last_seq = state.next_seq - 1
+    unused = state.memory is None
+    epoch = state.epoch if unused else max(state.epoch + 1, shard.writer.stamp())
+    message = control_messages.TailLost(1, last_seq, epoch, "lost")
+    shard.writer.place_control(state.id, message)
+
+
+def quarantine_orphans(disk: Disk, layout: Layout, roots: Roots, found: Recovered) -> None:
+    """Move segment files that no root lists out of the way, and doom those of older roots."""
+    if found.complaints:
+        return
+    known = {segment.path for segment in found.library.segments.values()}
+    doomed = []
+    for number in root_file.numbers_in(disk, layout.meta):
+        path = root_file.path_of(layout.meta, number)
+        try:
+            older = root_file.decode(disk.read(path), path)
+            root_file.check_place(older, number, found.store_id, path)
+        except Corrupt as error:
+            found.complaints.append(str(error))
+            return
+        for info in older.segments:
+            path = f"{layout.segments}/{info.name()}"
+            if path not in known:
+                known.add(path)
+                doomed.append((path, number))
+    for path, number in doomed:
+        roots.doom(path, number)
+    try:
+        _quarantine(disk, layout, known)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        # No room even for a name. They harm nobody where they are: the next opening tries again.
+
+
+def _quarantine(disk: Disk, layout: Layout, known: set[str]) -> None:
+    for folder in disk.list_dir(layout.segments):
+        for name in disk.list_dir(f"{layout.segments}/{folder}"):
+            path = f"{layout.segments}/{folder}/{name}"
+            if path not in known:
+                disk.make_dirs(layout.quarantine)
+                disk.rename(path, f"{layout.quarantine}/{folder}-{name}")
+
+
+def _declare(shard: Shard, states: list[TopicState]) -> None:
+    writer = shard.writer
+    writer.acquire()
+    try:
+        for state in states:
+            epoch = max(state.epoch + 1, writer.stamp())
+            message = control_messages.TailLost(state.next_seq, state.ceiling, epoch, "lost")
+            writer.owe(state.id, message)
+            lose_tail(state, message)
+    finally:
+        writer.release()

@@ -1,0 +1,33 @@
+"""How a shard ends in peace: no more records, everything taken is durable, and the log says so."""
+
+from __future__ import annotations
+
+from strandline.errors import Closed
+from strandline.log.catalog import Catalog
+from strandline.log.recovery import after_recovery
+from strandline.log.wal import control_messages
+from strandline.log.wal.shard import Shard
+
+
+def end_shard(shard: Shard, catalog: Catalog) -> None:
+    """Take no more records on a shard, make durable what it has taken, and say so."""
+    writer = shard.writer
+    writer.acquire()
+    try:
+        shard.flush_nowait()
+        writer.turn_away(Closed("the store is closed: open it again"))
+        for state in catalog.states():
+            ephemeral = state.config.durability == "ephemeral"
+            reserved = state.memory is not None or state.ceiling >= state.next_seq
+            if ephemeral and state.shard == shard.number and reserved:
+                after_recovery.forget_ephemeral(state, shard)
+    finally:
+        writer.release()
+    shard.committer.sync_now()
+    if writer.has_file:
+        writer.acquire()
+        try:
+            writer.end(control_messages.ClosedCleanly())
+        finally:
+            writer.release()
+        shard.committer.sync_now()

@@ -1,0 +1,372 @@
+"""Rebuilds a store's topics from disk: checkpoint, then segments, then the WAL behind them.
+
+Nothing on disk is changed here; the same walk serves a writer, a read-only second process, verify
+and repair. What a writer must do about a crash is returned as data (``Recovered``).
+"""
+
+from __future__ import annotations
+
+import bisect
+
+from pyroaring import BitMap64
+
+from strandline.config.settings import Settings
+from strandline.errors import Corrupt, Unavailable
+from strandline.lake.lake import Lake
+from strandline.log.catalog import Catalog
+from strandline.log.checkpoint.checkpoint_job import runs_of
+from strandline.log.checkpoint.checkpoint_store import KEPT
+from strandline.log.files import checkpoint_codec as root_file
+from strandline.log.files import store_identity
+from strandline.log.files.checkpoint_codec import Root
+from strandline.log.files.layout import Layout
+from strandline.log.progress import Progress
+from strandline.log.recovery.replay import Replay, load_topics
+from strandline.log.segments.codec import SHARED
+from strandline.log.segments.reader import Segment
+from strandline.log.segments.segment_set import Library
+from strandline.log.state.tag_index import TagIndexes
+from strandline.log.state.topic_state import Gap, Run, TopicState, spans
+from strandline.log.wal.codec import store_seed
+from strandline.log.wal.log_files import LOCATION_LSN, ShardFiles
+from strandline.log.wal.reader import Reader
+from strandline.log.wal.recovery import Damage, Scratch, ShardLog, in_order
+from strandline.platform.disk import Disk
+
+_TRIES = 8  # one walk is shorter than the time between two checkpoints, as a rule
+
+
+class Recovered:
+    """A store in memory, as its files say. Owned by whoever opened it."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        layout: Layout,
+        store_id: bytes,
+        settings: Settings,
+        lake: Lake | None = None,
+    ) -> None:
+        self.store_id = store_id
+        self.library = Library(
+            disk,
+            layout.segments,
+            settings.segment,
+            store_id=store_id,
+            seed=store_seed(store_id),
+        )
+        self.catalog = Catalog(settings.limits, lake, TagIndexes(self.library.cache))
+        self.root: Root = root_file.empty_root(store_id)
+        self.complaints: list[str] = []
+        self.unreadable: list[Segment] = []
+        self.missing: list[Damage] = []
+        self.durable: dict[int, int] = {}
+        self.closed: dict[int, int] = {}
+        self.guessed: dict[int, int] = {}
+        self.deleted: dict[int, BitMap64] = {}
+        self.logs: dict[int, ShardLog] = {}
+        self.files: dict[int, ShardFiles] = {}
+        self.clean = True
+        self.page_cache_kept = False
+        """Whether the page cache that the last writer wrote into still exists."""
+        self.term = 0
+        self.last_ts = 0
+        self.records = 0
+
+    @property
+    def damage(self) -> list[Damage]:
+        return [*self.missing, *(damage for log in self.logs.values() for damage in log.damage)]
+
+    def reader(self) -> Reader:
+        return Reader(self.files, self.store_id)
+
+    def close(self) -> None:
+        self.library.close()
+        for files in self.files.values():
+            files.close()
+
+
+def recover(
+    disk: Disk,
+    layout: Layout,
+    store_id: bytes,
+    settings: Settings,
+    *,
+    tolerate: bool = False,
+    progress: Progress = lambda what, done, total: None,
+    root: Root | None = None,
+    lake: Lake | None = None,
+) -> Recovered:
+    """Read everything that is needed to serve the store, from a given root or the newest."""
+    found = Recovered(disk, layout, store_id, settings, lake)
+    try:
+        if root is None:
+            found.root, found.complaints = root_file.load(disk, layout.meta, store_id)
+        else:
+            found.root, found.complaints = root, ["no checkpoint can be read"]
+        if lake is not None:
+            lake.identity.expect(store_id, found.root.lake)
+        _load_segments(found, tolerate=tolerate, progress=progress)
+        _load_logs(disk, layout, found, tolerate=tolerate)
+        if any(log.strangers for log in found.logs.values()):
+            store_identity.check(disk, layout, store_id)
+        _check_reach(layout, found, tolerate=tolerate)
+        _replay(found, tolerate=tolerate, progress=progress)
+    except Corrupt:
+        found.close()
+        store_identity.check(disk, layout, store_id)
+        raise
+    except BaseException:
+        found.close()
+        raise
+    return found
+
+
+def recover_beside_writer(
+    disk: Disk,
+    layout: Layout,
+    store_id: bytes,
+    settings: Settings,
+    *,
+    progress: Progress,
+    lake: Lake | None = None,
+) -> Recovered:
+    """The same for a reader, while a writer's checkpoints may take files away.
+
+    All that a root needs stays while the root is one of the newest: a walk that was overtaken has
+    seen files vanish, or has mistaken that for damage, and begins again.
+    """
+    for _ in range(_TRIES):
+        before = _newest(disk, layout)
+        try:
+            found = recover(
+                disk, layout, store_id, settings, tolerate=True, progress=progress, lake=lake
+            )
+        except (FileNotFoundError, Corrupt):
+            if _newest(disk, layout) == before:
+                raise
+            continue
+        if _newest(disk, layout) in (before, found.root.number, found.root.number + KEPT - 1):
+            return found
+        found.close()
+    raise Unavailable("checkpoints come faster than the store can be read: try again")
+
+
+def _newest(disk: Disk, layout: Layout) -> int:
+    return max(root_file.numbers_in(disk, layout.meta), default=0)
+
+
+def _load_segments(found: Recovered, *, tolerate: bool, progress: Progress) -> None:
+    root = found.root
+    load_topics(found.catalog, root)
+    found.term, found.last_ts = root.term, root.last_ts
+    total = len(root.segments)
+    runs: dict[int, list[Run]] = {}
+    held: Corrupt | None = None
+    for done, info in enumerate(root.segments):
+        segment = found.library.add(info)
+        try:
+            for topic_id, run in runs_of(segment):
+                runs.setdefault(topic_id, []).append(run)
+        except Corrupt as error:
+            found.complaints.append(str(error))
+            found.unreadable.append(segment)
+            held = held or error
+        progress("segments", done + 1, total)
+    for topic_id, mine in runs.items():
+        state = found.catalog.by_id(topic_id)
+        if state is not None:
+            state.runs = current_runs(mine, state.local_next)
+    if tolerate:
+        for state in found.catalog.states():
+            state.gaps = (*state.gaps, *uncovered(state))
+    elif held is not None:
+        _hold_uncovered(found, held)
+    numbers = [found.library.next_number, root.next_file_number]
+    if found.complaints:
+        # A newer root is damaged: its segments stay, and must not be overwritten by new ones.
+        numbers += [number + 1 for number in numbers_in(found.library)]
+    found.library.next_number = max(numbers)
+
+
+def _hold_uncovered(found: Recovered, error: Corrupt) -> None:
+    """Hold the records that no readable segment has: they are in one that cannot be read.
+
+    The segments stay listed, so nothing is lost when the files can be read again.
+    """
+    for segment in found.unreadable:
+        segment.is_held = True
+    segment, info = found.unreadable[0], found.unreadable[0].info
+    average = info.payload_size // max(1, info.record_count)
+    others = ", ".join(each.path for each in found.unreadable[1:])
+    reason = f"{error.reason} (or the records are in {others})" if others else error.reason
+    for state in found.catalog.states():
+        held = Corrupt(reason, path=error.path, offset=error.offset, topic_id=state.id)
+        runs = [
+            Run(
+                segment,
+                gap.first_seq,
+                gap.last_seq,
+                average * (gap.last_seq - gap.first_seq + 1),
+                0,
+                -1,
+                held,
+            )
+            for gap in uncovered(state)
+        ]
+        if runs:
+            state.runs = tuple(sorted([*state.runs, *runs], key=lambda run: run.first_seq))
+
+
+def numbers_in(library: Library) -> list[int]:
+    """The numbers of all segment files on disk, listed by a root or not."""
+    disk, folder = library.disk, library.directory
+    names = [name for topic in disk.list_dir(folder) for name in disk.list_dir(f"{folder}/{topic}")]
+    digits = [name[:-4].rpartition("-")[2] for name in names if name.endswith(".seg")]
+    return [int(text) for text in digits if text.isdigit()]
+
+
+def uncovered(state: TopicState, first_seq: int = 0) -> list[Gap]:
+    """Seqs of a topic's checkpointed part that neither a run nor a gap accounts for.
+
+    From a seq on, or from where the lake no longer answers.
+    """
+    found = []
+    for low, last_seq in spans(state, state.floor):
+        seq = max(low, first_seq or state.cold_next)
+        for run in state.runs:
+            if run.last_seq < seq or run.first_seq > min(last_seq, state.tail.first_seq - 1):
+                continue
+            if run.first_seq > seq:
+                found.append(Gap(seq, run.first_seq - 1, "damaged"))
+            seq = run.last_seq + 1
+        if seq <= min(last_seq, state.tail.first_seq - 1):
+            found.append(Gap(seq, min(last_seq, state.tail.first_seq - 1), "damaged"))
+    return found
+
+
+def current_runs(runs: list[Run], floor: int) -> tuple[Run, ...]:
+    """A topic's runs in order, without those in shared segments that have moved on since.
+
+    A shared segment stays as long as any topic needs it, so it may hold what a topic has moved on
+    from; every seq must be found in one run only.
+    """
+    ordered = sorted(runs, key=lambda run: run.first_seq)
+    own = [run for run in ordered if run.segment.info.topic_id != SHARED]
+    kept = []
+    for run in ordered:
+        if run.segment.info.topic_id == SHARED:
+            first_seq = max(run.first_seq, floor)
+            if first_seq > run.last_seq:
+                continue
+            place = bisect.bisect_right(own, first_seq, key=lambda other: other.first_seq) - 1
+            if place >= 0 and run.last_seq <= own[place].last_seq:
+                continue
+        kept.append(run)
+    return tuple(kept)
+
+
+def _load_logs(disk: Disk, layout: Layout, found: Recovered, *, tolerate: bool) -> None:
+    try:
+        found.closed = layout.read_closed(disk)
+    except Corrupt as error:
+        found.complaints.append(str(error))  # the roots say how far it was synced before that
+    scratch = Scratch()
+    for shard in layout.shards_on(disk):
+        log = ShardLog(
+            disk,
+            layout.shard(shard),
+            shard,
+            found.store_id,
+            tolerate=tolerate,
+            scratch=scratch,
+        )
+        found.logs[shard] = log
+        found.files[shard] = log.files
+        log.end_lsn = max(log.end_lsn, found.root.replay_lsn(shard))
+        if log.headers:
+            found.term = max(found.term, log.headers[-1].term)
+    for shard in {*found.closed, *found.logs, *(entry.shard for entry in found.root.shards)}:
+        found.durable[shard] = max(found.root.durable_lsn(shard), found.closed.get(shard, 0))
+        if shard in found.logs:
+            found.logs[shard].durable_upto = found.durable[shard]
+
+
+def _check_reach(layout: Layout, found: Recovered, *, tolerate: bool) -> None:
+    """Whether the log begins early enough and is not shorter than it is known to be."""
+    for shard, durable in sorted(found.durable.items()):
+        log = found.logs.get(shard)
+        replay_lsn = found.root.replay_lsn(shard)
+        begins = log.headers[0].first_lsn if log and log.headers else max(durable, replay_lsn)
+        if begins <= replay_lsn:
+            continue
+        reason = f"WAL files of shard {shard} from lsn {replay_lsn} on are missing"
+        if not tolerate:
+            raise Corrupt(reason, path=layout.shard(shard))
+        size = begins - replay_lsn
+        found.missing.append(
+            Damage(
+                path=layout.shard(shard),
+                offset=0,
+                lsn=replay_lsn,
+                reason=reason,
+                end_lsn=begins,
+                unknown_size=size,
+            )
+        )
+
+
+def _replay(found: Recovered, *, tolerate: bool, progress: Progress) -> None:
+    replay = Replay(found.catalog, found.reader(), tolerate=tolerate)
+    logs = list(found.logs.values())
+    newest = max((header.term for log in logs for header in log.headers), default=0)
+    total = sum(log.files.allocated() for log in logs)
+    done = 0
+    caches: list[bool] = []
+    # What is missing at either end of a shard may be younger than what other shards still say, so
+    # with more than one it is told last: a topic that goes on elsewhere may have lost some here.
+    alone = len({*found.logs, *found.durable}) == 1
+    late = [damage for log in logs for damage in log.strangers]
+    (replay.lose if alone else late.extend)(found.missing)
+    for log, place in in_order(logs):
+        if place >= len(log.headers):
+            continue  # behind a torn place that an earlier file of this shard ended with
+        start = found.root.replay_lsn(log.files.shard)
+        limit = log.files.end_of(place)
+        header = log.headers[place]
+        if limit is None or limit > start:
+            replay.closed = False
+            if tolerate:
+                rest = _replay_around_damage(replay, log, place, start)
+                (replay.lose if alone else late.extend)(rest)
+            else:
+                for frame in log.scan(place, start):
+                    replay.apply(frame)
+            if header.term == newest and place == len(log.headers) - 1:
+                # The last word itself may lie before a checkpoint by a writer that wrote no more.
+                at_rest = found.closed.get(log.files.shard) == log.end_lsn > header.first_lsn
+                found.clean = found.clean and (replay.closed or at_rest)
+                if header.page_cache:
+                    caches.append(header.page_cache == log.files.page_cache())
+        done += log.files.entries[place].size
+        progress("log", done, total)
+    found.page_cache_kept = bool(caches) and all(caches)
+    replay.lose(late)
+    replay.finish()
+    for log in logs:
+        log.release_scratch()
+    found.complaints += replay.complaints
+    found.guessed, found.deleted = replay.guessed, replay.deleted
+    found.records = replay.records
+    found.last_ts = max([found.last_ts, *(log.last_ts for log in logs)])
+
+
+def _replay_around_damage(replay: Replay, log: ShardLog, place: int, start: int) -> list[Damage]:
+    """Apply a file's frames, and tell of damage where it is; what lies behind the last frame."""
+    noted = len(log.damage)
+    for frame in log.scan(place, start):
+        if len(log.damage) > noted and frame.location & LOCATION_LSN >= log.damage[-1].end_lsn:
+            replay.lose(log.damage[noted:])
+            noted = len(log.damage)
+        replay.apply(frame)  # blocks rescued from the damaged place itself come before it is told
+    return log.damage[noted:]

@@ -1,0 +1,1 @@
+"""Verification, scrub and repair of a store with damaged files."""

@@ -1,0 +1,324 @@
+"""Gives up what is damaged, keeps everything else, and makes the store open again.
+
+    1 verify: a store without a problem is left as it is, byte for byte
+    2 recover what can be read, tolerating damage
+    3 look for what is missing in other files and in the lake (``log/repair/repair_checkpoint.py``,
+      ``log/repair/salvage.py``); without a checkpoint the lake's manifests tell which topics there
+      are
+    4 what is found nowhere becomes a gap of reason "damaged", and its topics get a new epoch
+    5 write all that is not in good segments into new ones, and a checkpoint that lists them
+    6 write a report, then move damaged files to ``damaged/``, where they stay, and with them the
+      old log and the old checkpoints, which the new one replaces
+
+Nothing is ever deleted. The new checkpoint is written twice, because a store keeps two, and stands
+above the whole old log. Each step leaves a store that the next repair can go on from, so a crash in
+the middle costs nothing but another repair. Damage in SYSTEM, CLOSED or one checkpoint needs no new
+checkpoint: the files are moved, and SYSTEM is made anew. The lake itself is not changed: damage
+there is for the scrub job of the opened store (``log/repair/scrub_job.py``).
+"""
+
+from __future__ import annotations
+
+import msgspec
+from pyroaring import BitMap64
+
+from strandline.config.settings import Settings
+from strandline.errors import Corrupt, Locked, NotAStore
+from strandline.lake import verify
+from strandline.lake.lake import Lake
+from strandline.lake.manifest.manifest import Manifest
+from strandline.log.files import checkpoint_codec as root_file
+from strandline.log.files import store_identity, system_file
+from strandline.log.files.checkpoint_codec import Root
+from strandline.log.files.layout import Layout
+from strandline.log.progress import Progress, silent
+from strandline.log.recovery import after_recovery
+from strandline.log.recovery.recover import Recovered, recover
+from strandline.log.recovery.replay import lose_tail
+from strandline.log.repair.rebuild_checkpoint import rebuilt_root
+from strandline.log.repair.repair_checkpoint import Rewriter
+from strandline.log.repair.verify import Problem, verify_held
+from strandline.log.state.topic_state import TopicState
+from strandline.log.wal import control_messages
+from strandline.log.wal.log_files import first_lsn_of
+from strandline.platform import process
+from strandline.platform.clock import Clock, SystemClock
+from strandline.platform.disk import Disk, Lock
+from strandline.platform.objectstore.cloud import open_objects
+from strandline.platform.objectstore.protocol import Objects
+
+_IN_META_ONLY = {"system", "closed", "checkpoint"}
+
+
+class Lost(msgspec.Struct, frozen=True, kw_only=True):
+    """Records of a topic that a repair gave up."""
+
+    topic: str
+    first_seq: int
+    last_seq: int
+    exact: bool
+    """False when only a bound is known: so many records at most, perhaps none."""
+
+
+class Moved(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that was damaged, or is replaced, and where it is now."""
+
+    path: str
+    to: str
+
+
+class RepairReport(msgspec.Struct, kw_only=True):
+    """What was wrong, what was done about it, and what is lost."""
+
+    path: str
+    dry_run: bool
+    problems: list[Problem]
+    lost: list[Lost] = []
+    moved: list[Moved] = []
+    written: list[str] = []
+    notes: list[str] = []
+
+    @property
+    def healthy(self) -> bool:
+        """Whether there was nothing to repair."""
+        return not self.problems
+
+
+def repair_store(
+    disk: Disk,
+    path: str,
+    settings: Settings | None = None,
+    *,
+    dry_run: bool = False,
+    progress: Progress = silent,
+    clock: Clock | None = None,
+    objects: Objects | None = None,
+    lake: bool = True,
+) -> RepairReport:
+    """Repair a store, or with ``dry_run`` say what a repair would do.
+
+    The lake is where the settings say, or given as ``objects``; without it, what only the lake
+    knows stays unknown.
+    """
+    layout = Layout(path)
+    settings = settings or Settings()
+    if not disk.is_dir(path):
+        raise NotAStore(f"{path} is not a store: there is no such directory")
+    _must_be_a_store(disk, layout)
+    lock = _lock(disk, layout)
+    try:
+        found = verify_held(disk, layout, settings, progress)
+        report = RepairReport(path=path, dry_run=dry_run, problems=found.problems)
+        if not found.problems:
+            return report
+        if lake and objects is None:
+            url, patience = settings.lake.url or layout.lake, settings.lake.objects
+            objects = open_objects(url, settings=patience, disk=disk)
+        opened = Lake(objects, settings.lake) if lake and objects is not None else None
+        try:
+            _Repair(disk, layout, settings, clock or SystemClock(), progress, report, opened).run()
+        finally:
+            if opened is not None:
+                opened.close()
+        return report
+    finally:
+        lock.release()
+
+
+def _must_be_a_store(disk: Disk, layout: Layout) -> None:
+    """Raise before anything is put into a directory that holds something else."""
+    try:
+        system_file.read(disk, layout.directory)
+    except (Corrupt, NotAStore):
+        try:
+            told = store_identity.ids_in(disk, layout)
+        except NotADirectoryError:
+            told = {}
+        if not told:
+            raise
+
+
+def _lock(disk: Disk, layout: Layout) -> Lock:
+    content = f"{process.process_id()} {disk.boot_id()}\n".encode()
+    lock = disk.lock(layout.lock, disk.read(layout.lock) if disk.exists(layout.lock) else content)
+    if lock is None:
+        raise Locked(f"another process has {layout.directory} open: close it there, then repair")
+    return lock
+
+
+class _Repair:
+    """One repair. Owned by one thread, which holds the store's lock."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        layout: Layout,
+        settings: Settings,
+        clock: Clock,
+        progress: Progress,
+        report: RepairReport,
+        lake: Lake | None,
+    ) -> None:
+        self._disk = disk
+        self._layout = layout
+        self._settings = settings
+        self._clock = clock
+        self._progress = progress
+        self._report = report
+        self._lake = lake
+        report.lost, report.moved, report.written, report.notes = [], [], [], []
+
+    def run(self) -> None:
+        kinds = {problem.kind for problem in self._report.problems}
+        store_id = self._identify()
+        folder = self._layout.meta
+        numbers = root_file.numbers_in(self._disk, folder)
+        root: Root | None = None
+        if numbers:
+            try:
+                root_file.load(self._disk, folder, store_id)
+            except Corrupt:
+                manifests = self._manifests(store_id)
+                root = rebuilt_root(self._disk, self._layout, store_id, manifests)
+                self._report.notes.append(
+                    "no checkpoint can be read: names, settings and deletes of topics are known "
+                    "only as far as log and lake still tell them"
+                )
+        old = self._damaged_files()
+        if root is not None or not kinds <= _IN_META_ONLY:
+            old |= self._log_and_roots()
+            self._rewrite(store_id, root)
+        self._move(sorted(old))
+
+    def _manifests(self, store_id: bytes) -> dict[int, Manifest]:
+        """The newest manifest of every topic that the lake tells of."""
+        found: dict[int, Manifest] = {}
+        if self._lake is None:
+            return found
+        for topic_id in verify.topics_in(self._lake.objects):
+            manifest, error = verify.newest_of(self._lake.objects, store_id, topic_id)
+            if manifest is not None:
+                found[topic_id] = self._with_holes(manifest)
+            else:
+                self._report.notes.append(f"the lake's part of topic {topic_id}: {error}")
+        return found
+
+    def _with_holes(self, manifest: Manifest) -> Manifest:
+        """A manifest that also tells what was deleted before its files were written."""
+        deleted = BitMap64(manifest.deleted or ())
+        for file in manifest.files:
+            if self._lake is None or file.rows == file.last_seq - file.first_seq + 1:
+                continue
+            reader = self._lake.open_file(manifest.topic_id, file)
+            try:
+                for place in range(len(reader.zones)):
+                    deleted |= reader.zone(place).holes() or BitMap64()
+            except Corrupt as error:
+                self._report.notes.append(f"what was deleted there is unknown: {error}")
+        return msgspec.structs.replace(manifest, deleted=deleted or None)
+
+    def _identify(self) -> bytes:
+        """The store's id, after writing a new SYSTEM file if it is damaged or another store's."""
+        directory = self._layout.directory
+        try:
+            store_id = system_file.read(self._disk, directory)
+            store_identity.check(self._disk, self._layout, store_id)
+            return store_id
+        except (Corrupt, NotAStore):
+            store_id = store_identity.told_by_others(self._disk, self._layout)
+        self._report.notes.append("the SYSTEM file is made anew from what the other files tell")
+        if not self._report.dry_run:
+            if self._disk.exists(f"{directory}/SYSTEM"):
+                content = self._disk.read(f"{directory}/SYSTEM")
+                self._disk.make_dirs(self._layout.damaged)
+                self._disk.durable_replace(self._free_name("SYSTEM"), content)
+            system_file.write(self._disk, directory, store_id, self._clock.now_us())
+            self._report.written.append(f"{directory}/SYSTEM")
+        return store_id
+
+    def _rewrite(self, store_id: bytes, root: Root | None) -> None:
+        """Make a checkpoint of everything that can be read."""
+        found = recover(
+            self._disk,
+            self._layout,
+            store_id,
+            self._settings,
+            tolerate=True,
+            progress=self._progress,
+            root=root,
+            lake=self._lake,
+        )
+        try:
+            known = {entry.id: len(entry.gaps) for entry in found.root.topics}
+            bad = {problem.path for problem in self._report.problems if problem.kind == "segment"}
+            writer = Rewriter(self._disk, self._layout, self._settings, self._clock, found, bad)
+            writer.run(dry_run=self._report.dry_run)
+            for state in found.catalog.states():
+                self._give_up(state, known.get(state.id, 0), found)
+            if not self._report.dry_run:
+                self._report.written += writer.finish()
+        finally:
+            found.close()
+
+    def _give_up(self, state: TopicState, known: int, found: Recovered) -> None:
+        """Report what a topic lost; its readers are told by a new epoch."""
+        lost = [gap for gap in state.gaps[known:] if gap.reason == "damaged"]
+        lost = [gap for gap in lost if gap.last_seq >= state.floor]
+        for gap in sorted(lost, key=lambda gap: gap.first_seq):
+            guessed = gap.last_seq >= found.guessed.get(state.id, gap.last_seq + 1)
+            self._report.lost.append(
+                Lost(
+                    topic=state.name,
+                    first_seq=max(gap.first_seq, state.floor),
+                    last_seq=gap.last_seq,
+                    exact=not guessed,
+                )
+            )
+        if lost:
+            state.epoch = max(state.epoch + 1, self._clock.now_us())
+        if after_recovery.may_have_lost(state, found):
+            epoch = max(state.epoch + 1, self._clock.now_us())
+            lose_tail(
+                state, control_messages.TailLost(state.next_seq, state.ceiling, epoch, "lost")
+            )
+        state.ceiling = state.ceiling_asked = state.next_seq - 1
+
+    def _damaged_files(self) -> set[str]:
+        disk = self._disk
+        paths = {problem.path for problem in self._report.problems if problem.kind != "system"}
+        return {path for path in paths if disk.exists(path) and not disk.is_dir(path)}
+
+    def _log_and_roots(self) -> set[str]:
+        disk, layout = self._disk, self._layout
+        numbers = root_file.numbers_in(disk, layout.meta)
+        files = {root_file.path_of(layout.meta, number) for number in numbers}
+        for folder in map(layout.shard, layout.shards_on(disk)):
+            names = [name for name in disk.list_dir(folder) if first_lsn_of(name) is not None]
+            files |= {f"{folder}/{name}" for name in names}
+        return files
+
+    def _move(self, paths: list[str]) -> None:
+        """Take damaged files out of use, with a report beside them."""
+        disk, damaged = self._disk, self._layout.damaged
+        targets = {path: self._free_name(self._relative(path)) for path in paths}
+        self._report.moved = [Moved(path=path, to=to) for path, to in targets.items()]
+        if self._report.dry_run:
+            return
+        disk.make_dirs(damaged)
+        path = self._free_name("repair.json")
+        disk.durable_replace(path, msgspec.json.format(msgspec.json.encode(self._report)) + b"\n")
+        self._report.written.append(path)
+        for old, new in targets.items():
+            disk.rename(old, new)
+        for folder in sorted({damaged, *(path.rpartition("/")[0] for path in targets)}):
+            disk.sync_dir(folder)
+
+    def _relative(self, path: str) -> str:
+        return path.removeprefix(f"{self._layout.directory}/").replace("/", "-")
+
+    def _free_name(self, name: str) -> str:
+        """A path in the damaged folder that nothing has yet."""
+        number = 1
+        while self._disk.exists(f"{self._layout.damaged}/{number:04d}-{name}"):
+            number += 1
+        return f"{self._layout.damaged}/{number:04d}-{name}"

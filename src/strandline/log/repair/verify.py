@@ -1,0 +1,403 @@
+"""Reads everything that a store has, changes nothing, and tells what is not as it was written.
+
+Opening a store checks what it needs; this checks the rest, too: every frame of every WAL file,
+also those that no checkpoint needs any more, every block of every segment that a kept checkpoint
+lists, and that the two agree with the checkpoints about which records there are. At last the lake
+(``log/repair/verify_lake.py``), where a store has one.
+
+A store that another process is writing to can be verified. It changes meanwhile, so what looks
+wrong is looked at a second time, and only what is wrong both times is reported.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from strandline.config.settings import Settings
+from strandline.errors import Corrupt, Invalid, NotAStore, Unavailable
+from strandline.lake import object_keys
+from strandline.lake.lake import Lake
+from strandline.log.files import checkpoint_codec as root_file
+from strandline.log.files import store_identity, system_file
+from strandline.log.files.checkpoint_codec import Root
+from strandline.log.files.layout import Layout
+from strandline.log.progress import Progress, silent
+from strandline.log.recovery.recover import Recovered, recover, uncovered
+from strandline.log.repair import verify_segment
+from strandline.log.repair.verify_lake import check_lake
+from strandline.log.segments.segment_set import Library
+from strandline.log.wal import block, control_messages
+from strandline.log.wal.codec import store_seed
+from strandline.log.wal.log_files import first_lsn_of
+from strandline.log.wal.recovery import Damage, Frame, ShardLog, Single
+from strandline.platform.disk import Disk
+from strandline.platform.objectstore.cloud import open_objects
+from strandline.platform.objectstore.protocol import Objects
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """A place that is not as it was written."""
+
+    path: str
+    kind: str
+    """system, closed, checkpoint, wal, segment or lake; or topic, which is what the others come to:
+    records that can no longer be read."""
+    reason: str
+    offset: int = 0
+    topic: str | None = None
+    first_seq: int | None = None
+    last_seq: int | None = None
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is no damage but worth knowing."""
+
+    path: str
+    text: str
+
+
+class VerifyReport(msgspec.Struct, kw_only=True):
+    """What a verification read and found. Nothing was changed."""
+
+    path: str
+    store_id: str = ""
+    in_use: bool = False
+    """Whether another process had the store open for writing."""
+    files: int = 0
+    bytes_read: int = 0
+    frames: int = 0
+    blocks: int = 0
+    records: int = 0
+    """Records in WAL frames and segment blocks, counted wherever they are stored."""
+    topics: int = 0
+    problems: list[Problem] = []
+    notes: list[Note] = []
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+
+def verify_store(
+    disk: Disk,
+    path: str,
+    settings: Settings | None = None,
+    progress: Progress = silent,
+    *,
+    objects: Objects | None = None,
+    lake: bool = True,
+) -> VerifyReport:
+    """Read and check a whole store, with its lake: where the settings say, or as given."""
+    layout = Layout(path)
+    settings = settings or Settings()
+    if not disk.is_dir(path):
+        raise NotAStore(f"{path} is not a store: there is no such directory")
+    if lake and objects is None:
+        url, patience = settings.lake.url or layout.lake, settings.lake.objects
+        objects = open_objects(url, settings=patience, disk=disk)
+    opened = Lake(objects, settings.lake) if lake and objects is not None else None
+    in_use, lock = False, None
+    if disk.exists(layout.lock):
+        lock = disk.lock(layout.lock, disk.read(layout.lock))
+        in_use = lock is None
+    try:
+        report = verify_held(disk, layout, settings, progress, opened)
+        if in_use and report.problems:
+            again = verify_held(disk, layout, settings, progress, opened)
+            again.problems = [found for found in again.problems if found in report.problems]
+            report = again
+    finally:
+        if opened is not None:
+            opened.close()
+        if lock is not None:
+            lock.release()
+    report.in_use = in_use
+    return report
+
+
+def verify_held(
+    disk: Disk,
+    layout: Layout,
+    settings: Settings,
+    progress: Progress = silent,
+    lake: Lake | None = None,
+) -> VerifyReport:
+    """The same for a caller that holds the lock."""
+    return _Verification(disk, layout, settings, progress, lake).run()
+
+
+class _Verification:
+    """One pass over a store. Owned by one thread."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        layout: Layout,
+        settings: Settings,
+        progress: Progress,
+        lake: Lake | None,
+    ) -> None:
+        self._lake = lake
+        self._disk = disk
+        self._layout = layout
+        self._settings = settings
+        self._progress = progress
+        self._report = VerifyReport(path=layout.directory)
+        self._store_id = b""
+        self._names: dict[int, str] = {}
+        self._closed: dict[int, int] = {}
+        self._roots: list[Root] = []
+
+    def run(self) -> VerifyReport:
+        self._report.problems, self._report.notes = [], []
+        try:
+            self._identify()
+        except NotAStore:
+            raise
+        except Corrupt as error:
+            self._add(error, "system")
+            return self._report
+        self._read_closed()
+        self._read_roots()
+        for shard in self._layout.shards_on(self._disk):
+            self._read_log(shard)
+        self._read_segments()
+        self._compare_topics()
+        self._look_around()
+        return self._report
+
+    def _identify(self) -> None:
+        try:
+            self._store_id = system_file.read(self._disk, self._layout.directory)
+            store_identity.check(self._disk, self._layout, self._store_id)
+        except Corrupt as error:
+            self._add(error, "system")
+            self._store_id = store_identity.told_by_others(self._disk, self._layout)
+        except NotAStore:
+            if not store_identity.ids_in(self._disk, self._layout):
+                raise
+            missing = f"{self._layout.directory}/SYSTEM"
+            self._add(Corrupt("the SYSTEM file is missing", path=missing), "system")
+            self._store_id = store_identity.told_by_others(self._disk, self._layout)
+        self._report.store_id = self._store_id.hex()
+
+    def _read_closed(self) -> None:
+        try:
+            self._closed = self._layout.read_closed(self._disk)
+        except Corrupt as error:
+            self._add(error, "closed")
+
+    def _read_roots(self) -> None:
+        """Every checkpoint, the newest first in what follows."""
+        folder = self._layout.meta
+        for number in reversed(root_file.numbers_in(self._disk, folder)):
+            path = root_file.path_of(folder, number)
+            try:
+                content = self._disk.read(path)
+                self._count(len(content))
+                root = root_file.decode(content, path)
+                root_file.check_place(root, number, self._store_id, path)
+            except (Corrupt, OSError) as error:
+                self._add(error, "checkpoint", path)
+                continue
+            self._roots.append(root)
+            for entry in root.topics:
+                self._names.setdefault(entry.id, entry.name)
+
+    def _read_log(self, shard: int) -> None:
+        directory = self._layout.shard(shard)
+        try:
+            log = ShardLog(self._disk, directory, shard, self._store_id, tolerate=True)
+        except OSError as error:
+            self._add(error, "wal", directory)
+            return
+        try:
+            synced = [root.durable_lsn(shard) for root in self._roots]
+            log.durable_upto = max([self._closed.get(shard, 0), *synced])
+            place = 0
+            while place < len(log.headers):
+                entry = log.files.entries[place]
+                self._count(entry.size)
+                for frame in log.scan(place, entry.first_lsn):
+                    self._note_frame(frame)
+                place += 1
+                self._progress(f"log of shard {shard}", place, len(log.headers))
+            self._check_reach(log)
+        except OSError as error:
+            self._add(error, "wal", directory)
+        finally:
+            log.files.close()
+        for damage in log.damage:
+            self._add_damage(damage)
+        for path in log.cut:
+            self._note(path, "lies behind a torn write and is not part of the log")
+
+    def _note_frame(self, frame: Frame) -> None:
+        self._report.frames += 1
+        if isinstance(frame, Single):
+            self._report.records += 1
+            return
+        for _, view in frame.blocks:
+            found = block.Block(view)
+            self._report.blocks += 1
+            self._report.records += found.count
+            if found.kind == block.CONTROL:
+                message = control_messages.decode(found.control_payload())
+                if isinstance(message, control_messages.TopicCreated):
+                    self._names.setdefault(found.topic_id, message.name)
+
+    def _check_reach(self, log: ShardLog) -> None:
+        """Whether every kept checkpoint finds the part of the log that it needs."""
+        for root in self._roots:
+            replay_lsn = root.replay_lsn(log.files.shard)
+            first = log.headers[0].first_lsn if log.headers else max(replay_lsn, log.durable_upto)
+            if first > replay_lsn:
+                reason = f"checkpoint {root.number} needs the log from lsn {replay_lsn} on"
+                self._add(Corrupt(reason, path=log.files.directory), "wal")
+
+    def _read_segments(self) -> None:
+        library = Library(
+            self._disk,
+            self._layout.segments,
+            self._settings.segment,
+            store_id=self._store_id,
+            seed=store_seed(self._store_id),
+        )
+        infos = {
+            (info.number, info.footer_checksum): info
+            for root in self._roots
+            for info in root.segments
+        }
+        try:
+            for done, info in enumerate(infos.values()):
+                segment = library.add(info)
+                for error in verify_segment.check_segment(self._disk, segment):
+                    self._add(error, "segment", segment.path)
+                self._count(info.file_size)
+                self._report.records += info.record_count
+                self._progress("segments", done + 1, len(infos))
+        finally:
+            library.close()
+
+    def _compare_topics(self) -> None:
+        """Whether every record between a topic's floor and head is somewhere."""
+        if not self._roots and root_file.numbers_in(self._disk, self._layout.meta):
+            return
+        found = recover(self._disk, self._layout, self._store_id, self._settings, tolerate=True)
+        try:
+            self._report.topics = len(found.catalog)
+            self._read_lake(found)
+            known = {entry.id: len(entry.gaps) for entry in found.root.topics}
+            for state in found.catalog.states():
+                gaps = [*state.gaps[known.get(state.id, 0) :], *uncovered(state)]
+                for gap in gaps:
+                    if gap.reason == "damaged" and gap.last_seq >= state.floor:
+                        self._report.problems.append(
+                            Problem(
+                                path=self._layout.directory,
+                                kind="topic",
+                                reason="records are missing",
+                                topic=state.name,
+                                first_seq=gap.first_seq,
+                                last_seq=gap.last_seq,
+                            )
+                        )
+        finally:
+            found.close()
+
+    def _read_lake(self, found: Recovered) -> None:
+        """The lake, when the store has one."""
+        states, ref = found.catalog.states(), found.root.lake
+        if self._lake is None or (ref is None and all(state.cold is None for state in states)):
+            return
+        self._lake.identity.expect(self._store_id, ref)
+        cold = [state.cold for state in states if state.cold is not None]
+        self._report.files += sum(map(len, cold))
+        done, total = 0, sum(sum(files.sizes) for files in cold)
+        try:
+            self._lake.identity.confirm()
+            for step in check_lake(self._lake, self._store_id, states):
+                if isinstance(step, int):
+                    self._report.bytes_read += step
+                    done += step
+                    self._progress("lake", min(done, total), total)
+                else:
+                    self._add(step, "lake")
+        except Invalid as error:
+            path = f"{self._lake.objects.name}/{object_keys.STORE}"
+            self._add(Corrupt(str(error), path=path), "lake")
+        except Unavailable as error:
+            reason = f"the lake cannot be read ({error}): verify again, or with --no-lake"
+            self._add(Corrupt(reason, path=self._lake.objects.name), "lake")
+
+    def _look_around(self) -> None:
+        """Files that nothing refers to."""
+        layout, disk = self._layout, self._disk
+        own = {"SYSTEM", "LOCK", "BALLAST", "CLOSED", "meta", "wal", "segments", "lake", "spool"}
+        own |= {"incoming", "pins", "views", "views-spill", "views-cache"}
+        for name in disk.list_dir(layout.directory):
+            path = f"{layout.directory}/{name}"
+            if path in (layout.quarantine, layout.damaged):
+                self._note(path, f"holds {len(disk.list_dir(path))} files that were set aside")
+            elif name not in own:
+                self._note(path, "is not a file of the store")
+        for name in disk.list_dir(layout.meta):
+            if not (name.startswith("checkpoint-") and name.endswith(".bin")):
+                self._note(f"{layout.meta}/{name}", "is not a checkpoint")
+        for shard in layout.shards_on(disk):
+            for name in disk.list_dir(layout.shard(shard)):
+                if first_lsn_of(name) is None and not name.startswith("spare-"):
+                    self._note(f"{layout.shard(shard)}/{name}", "is not a file of the log")
+        listed = {
+            f"{layout.segments}/{info.name()}" for root in self._roots for info in root.segments
+        }
+        for folder in disk.list_dir(layout.segments):
+            for name in disk.list_dir(f"{layout.segments}/{folder}"):
+                path = f"{layout.segments}/{folder}/{name}"
+                if path not in listed:
+                    self._note(path, "is a segment that no checkpoint lists")
+
+    def _add_damage(self, damage: Damage) -> None:
+        error = damage.error()
+        for loss in damage.losses:
+            if loss.first_seq and (loss.certain or loss.topic_id in self._names):
+                self._add(
+                    Corrupt(
+                        error.reason,
+                        path=damage.path,
+                        offset=damage.offset,
+                        topic_id=loss.topic_id,
+                        first_seq=loss.first_seq,
+                        last_seq=loss.last_seq,
+                    ),
+                    "wal",
+                )
+                return
+        self._add(error, "wal")
+
+    def _add(self, error: Corrupt | OSError, kind: str, path: str = "") -> None:
+        if isinstance(error, OSError):
+            reason = f"it cannot be read: {error.strerror or error}"
+            self._report.problems.append(Problem(path=path, kind=kind, reason=reason))
+            return
+        self._report.problems.append(
+            Problem(
+                path=error.path,
+                kind=kind,
+                reason=error.reason,
+                offset=error.offset,
+                topic=None if error.topic_id is None else self._name(error.topic_id),
+                first_seq=error.first_seq,
+                last_seq=error.last_seq,
+            )
+        )
+
+    def _name(self, topic_id: int) -> str:
+        return self._names.get(topic_id, f"topic {topic_id}")
+
+    def _note(self, path: str, text: str) -> None:
+        self._report.notes.append(Note(path=path, text=text))
+
+    def _count(self, size: int) -> None:
+        self._report.files += 1
+        self._report.bytes_read += size

@@ -1,0 +1,1 @@
+"""Retention: which records caps and ttl remove, and the floors that follow."""

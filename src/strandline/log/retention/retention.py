@@ -1,0 +1,148 @@
+"""Retention: which records caps and ttl take, and how far the floor rises.
+
+A rule is applied when somebody looks (a read, a delete, statistics), when an append would be
+refused though records are over, and once a second by the job, always for all that is due at once;
+no other append pays for it. The floor is a function of log, configuration and clock, so a restart
+finds the same one; it is logged before anything that the function would not see again: a delete, an
+alteration, a step of the clock.
+"""
+
+from __future__ import annotations
+
+import bisect
+
+import numpy as np
+
+from strandline.log.append.detach_copies import losing
+from strandline.log.state.locator import Pieces
+from strandline.log.state.topic_state import TopicState, spans
+
+
+def is_limited(state: TopicState) -> bool:
+    """Whether retention could ever take something. What bounds a queue takes single jobs, and the
+    queue sees to that."""
+    config = state.config
+    return not config.views and bool(config.ttl_ms or config.cap_records or config.cap_bytes)
+
+
+def enforce(state: TopicState, pieces: Pieces, now_us: int) -> bool:
+    """Raise the evict floor to where the rules put it. Maintenance lock held; True if it rose."""
+    old = state.evict_floor
+    floor = state.floor
+    by_ttl = _ttl_floor(state, pieces, floor, now_us)
+    by_count = by_bytes = 1
+    if state.config.discard == "old":  # the other kind of cap refuses instead of taking
+        by_count = _count_floor(state, floor)
+        by_bytes = _bytes_floor(state, pieces, max(floor, by_ttl, by_count))
+    raise_floor(state, pieces, max(by_ttl, by_count, by_bytes), _reason(by_ttl, by_count, by_bytes))
+    return state.evict_floor > old
+
+
+def raise_floor(state: TopicState, pieces: Pieces, floor: int, reason: str) -> None:
+    """Take every record below a floor against the readers' will."""
+    if floor <= state.evict_floor or floor <= state.floor:
+        return
+    gone = pieces.payload_between(state.floor, floor)
+    if state.evict_reason not in ("", reason):
+        reason = "mixed"
+    with losing(state, floor), state.guard:
+        state.gone_payload += gone
+        state.evict_reason = reason
+        state.evict_floor = floor
+
+
+def _reason(by_ttl: int, by_count: int, by_bytes: int) -> str:
+    by_cap = max(by_count, by_bytes)
+    if by_ttl > 1 and by_cap > 1:
+        return "ttl" if by_ttl > by_cap else "cap"
+    return "ttl" if by_ttl > 1 else "cap"
+
+
+def _count_floor(state: TopicState, floor: int) -> int:
+    cap = state.config.cap_records
+    excess = state.live_count - cap if cap else 0
+    if excess <= 0:
+        return 1
+    for low, last_seq in spans(state, floor):
+        seq = low
+        while excess > 0 and seq <= last_seq:
+            step = min(excess, last_seq - seq + 1)
+            live = step
+            if state.deleted:
+                live -= state.deleted.range_cardinality(seq, seq + step)
+            excess -= live
+            seq += step
+        if excess <= 0:
+            return seq
+    return state.head_seq + 1
+
+
+def _bytes_floor(state: TopicState, pieces: Pieces, floor: int) -> int:
+    cap = state.config.cap_bytes
+    if not cap:
+        return 1
+    excess = state.live_payload - cap
+    if floor > state.floor:
+        excess -= pieces.payload_between(state.floor, floor)
+    if excess <= 0:
+        return 1
+    cold, hot_seq = state.cold, state.hot_seq
+    if cold is not None and floor < hot_seq:
+        # Cold records go by whole files: rather a little over the cap than records lost too early.
+        for place in range(bisect.bisect_left(cold.lasts, floor), len(cold)):
+            if cold.firsts[place] >= hot_seq:
+                break
+            counted = cold.counted(place)
+            if excess < counted:
+                return max(floor, cold.firsts[place])
+            excess -= counted
+        if excess <= 0:
+            return hot_seq
+        floor = hot_seq
+    for low, last_seq in spans(state, floor):
+        seq = low
+        while seq <= last_seq:
+            first, sizes = pieces.sizes(seq)
+            taken = np.cumsum(sizes[seq - first : last_seq - first + 1])
+            if taken[-1] >= excess:
+                return seq + int(np.searchsorted(taken, excess)) + 1
+            excess -= int(taken[-1])
+            seq += len(taken)
+    return state.head_seq + 1
+
+
+def _ttl_floor(state: TopicState, pieces: Pieces, floor: int, now_us: int) -> int:
+    ttl_us = state.config.ttl_ms * 1000
+    if not ttl_us:
+        return 1
+    cutoff = now_us - ttl_us  # gone are the strictly older ones
+    if state.last_ts < cutoff:
+        return state.head_seq + 1
+    cold, hot_seq = state.cold, state.hot_seq
+    if cold is not None and floor < hot_seq:
+        # By whole files here; a reader that meets expired rows of one raises the floor exactly.
+        place = cold.reaching(cutoff, floor)
+        if place < len(cold) and cold.firsts[place] < hot_seq:
+            straddles = cold.lasts[place] >= hot_seq
+            if not straddles or not _is_older(pieces, hot_seq, cutoff):
+                return max(floor, cold.firsts[place])
+        floor = hot_seq
+    for low, last_seq in spans(state, floor):
+        seq = low
+        while seq <= last_seq:
+            sealed = pieces.newest_in_segment(seq)
+            if sealed is not None and sealed[1] < cutoff:
+                seq = sealed[0] + 1
+                continue
+            first, stamps = pieces.stamps(seq)
+            kept = int(np.searchsorted(stamps[seq - first :], np.int64(cutoff)))
+            if seq - first + kept < len(stamps):
+                return seq + kept
+            seq = first + len(stamps)
+    return state.head_seq + 1
+
+
+def _is_older(pieces: Pieces, seq: int, cutoff: int) -> bool:
+    """Whether a record, and with it all before, is older: a file's newest may be a later one."""
+    first, stamps = pieces.stamps(seq)
+    return bool(stamps[seq - first] < cutoff)

@@ -1,0 +1,1 @@
+"""Segments: immutable files of blocks. codec, writer, reader."""

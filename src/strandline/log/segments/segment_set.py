@@ -1,0 +1,108 @@
+"""The segments of a store: which exist, how to make one, how to read one."""
+
+from __future__ import annotations
+
+from strandline.config.settings import SegmentSettings
+from strandline.log.segments import codec
+from strandline.log.segments.reader import BlockCache, FilePool, Segment, SegmentInfo
+from strandline.log.segments.writer import SegmentWriter
+from strandline.platform.disk import Disk
+
+
+class Library:
+    """Segment files below one folder. Readers need no lock; one job adds and retires."""
+
+    def __init__(
+        self, disk: Disk, directory: str, settings: SegmentSettings, *, store_id: bytes, seed: int
+    ) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.cache = BlockCache(settings.cache_bytes)
+        self.next_number = 1
+        self.segments: dict[int, Segment] = {}
+        self._settings = settings
+        self._store_id = store_id
+        self._seed = seed
+        self._pool = FilePool(disk)
+
+    def add(self, info: SegmentInfo) -> Segment:
+        """Take in a segment that a checkpoint lists, or that was just made."""
+        segment = Segment(
+            info,
+            self.directory,
+            self._pool,
+            self.cache,
+            store_id=self._store_id,
+            seed=self._seed,
+        )
+        self.segments[info.number] = segment
+        self.next_number = max(self.next_number, info.number + 1)
+        return segment
+
+    def afresh(self, segment: Segment) -> Segment:
+        """The same segment with nothing remembered of it."""
+        self._pool.forget(segment.path)
+        return Segment(
+            segment.info,
+            self.directory,
+            self._pool,
+            self.cache,
+            store_id=self._store_id,
+            seed=self._seed,
+        )
+
+    def begin(self, topic_id: int, first_seq: int) -> tuple[SegmentWriter, SegmentInfo]:
+        """Begin a new file, for one topic or (id 0) to be shared."""
+        number = self.next_number
+        self.next_number += 1
+        info = SegmentInfo(
+            number=number,
+            topic_id=topic_id,
+            first_seq=first_seq,
+            last_seq=0,
+            record_count=0,
+            payload_size=0,
+            file_size=0,
+            ts_min=0,
+            ts_max=0,
+            created_us=0,
+            footer_checksum=0,
+            footer_offset=0,
+        )
+        path = f"{self.directory}/{info.name()}"
+        self.disk.make_dirs(path.rpartition("/")[0])
+        header = codec.Header(store_id=self._store_id, number=number, topic_id=topic_id)
+        compression = self._settings.compression
+        return SegmentWriter(self.disk, path, header, self._seed, compression), info
+
+    def finish(self, writer: SegmentWriter, info: SegmentInfo, created_us: int) -> Segment:
+        """Make the file durable and take it in. Nothing refers to it yet."""
+        footer_offset = writer.size
+        index, checksum, file_size = writer.finish()
+        made = SegmentInfo(
+            number=info.number,
+            topic_id=info.topic_id,
+            first_seq=info.first_seq,
+            last_seq=int((index.first_seq + index.count).max()) - 1,
+            record_count=int(index.count.sum()),
+            payload_size=int(index.payload_size.sum()),
+            file_size=file_size,
+            ts_min=int(index.ts_min.min()),
+            ts_max=int(index.ts_max.max()),
+            created_us=created_us,
+            footer_checksum=checksum,
+            footer_offset=footer_offset,
+        )
+        return self.add(made)
+
+    def retire(self, number: int) -> str:
+        """Forget a segment; its path, for when no checkpoint needs the file any more."""
+        segment = self.segments.pop(number)
+        return segment.path
+
+    def remove(self, path: str) -> None:
+        self._pool.forget(path)
+        self.disk.remove(path)
+
+    def close(self) -> None:
+        self._pool.close()

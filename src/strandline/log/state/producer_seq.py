@@ -1,0 +1,67 @@
+"""Numbered batches: a producer counts, and a topic takes each number once, for good. Pure.
+
+An idempotency key is forgotten after a while. A producer who may come back much later, such as a
+Spark query with its checkpoint, gives numbers instead: a topic remembers the highest number of each
+producer, in its log and its checkpoints, and takes only higher ones. What is not higher has been
+taken before.
+
+In the log the number stands where an idempotency key would:
+
+    0   10  "\\0numbered\\0"
+    10  8   number, big-endian
+    18  ..  name of the producer, UTF-8
+
+A producer that has been silent for ``FORGOTTEN_US`` is forgotten once there are many.
+"""
+
+from __future__ import annotations
+
+from strandline.errors import Invalid, TooLarge
+from strandline.records import Numbered
+
+FORGOTTEN_US = 30 * 86_400_000_000
+KEPT_MIN = 1_000
+NUMBER_MAX = 2**63 - 1
+PRODUCER_SIZE_MAX = 200
+_MARK = b"\0numbered\0"
+_NAME_AT = len(_MARK) + 8
+
+Taken = tuple[int, int, int, int]
+"""Number, first seq, last seq and time of the newest batch of a producer."""
+
+
+def encode(numbered: Numbered) -> bytes:
+    """The number as the log has it."""
+    producer, number = numbered.producer, numbered.number
+    if not isinstance(producer, str) or not isinstance(number, int) or isinstance(number, bool):
+        raise Invalid("a producer is text, and its number a whole number")
+    if not 0 <= number <= NUMBER_MAX:
+        raise Invalid(f"a producer's number is 0 to {NUMBER_MAX}, not {number}")
+    try:
+        name = producer.encode()
+    except UnicodeEncodeError as error:
+        raise Invalid(f"the producer is not valid Unicode: {error}") from error
+    if not 0 < len(name) <= PRODUCER_SIZE_MAX:
+        raise TooLarge(f"the name of a producer has 1 to {PRODUCER_SIZE_MAX} bytes")
+    return _MARK + number.to_bytes(8, "big") + name
+
+
+def decode(key: bytes) -> tuple[bytes, int] | None:
+    """Producer and number; None when the key is an ordinary one."""
+    if not is_mark(key):
+        return None
+    return key[_NAME_AT:], int.from_bytes(key[len(_MARK) : _NAME_AT], "big")
+
+
+def is_mark(key: bytes) -> bool:
+    return key.startswith(_MARK)
+
+
+def remember(known: dict[bytes, Taken], producer: bytes, taken: Taken) -> None:
+    """Note the newest batch of a producer, and forget one that has long been silent."""
+    known.pop(producer, None)
+    known[producer] = taken
+    if len(known) > KEPT_MIN:
+        oldest = next(iter(known))
+        if known[oldest][3] < taken[3] - FORGOTTEN_US:
+            del known[oldest]

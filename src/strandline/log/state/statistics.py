@@ -1,0 +1,44 @@
+"""The numbers of one topic."""
+
+from __future__ import annotations
+
+import msgspec
+
+from strandline.config.settings import TopicConfig
+from strandline.lake.cold_index import ColdSummary
+from strandline.log.state.deleted_payload import settle
+from strandline.log.state.topic_state import TopicState
+
+
+class TopicStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic's state at one moment."""
+
+    name: str
+    epoch: int
+    head_seq: int
+    earliest_seq: int
+    evict_floor: int
+    count: int
+    payload_bytes: int
+    last_ts: int
+    config: TopicConfig
+    cold: ColdSummary | None
+    """What is in the lake, None when nothing is."""
+
+
+def statistics_of(state: TopicState, *, exact: bool = True) -> TopicStatistics:
+    """The topic now. Its floors must have been brought up to date."""
+    if exact:
+        settle(state)
+    return TopicStatistics(
+        name=state.name,
+        epoch=state.epoch,
+        head_seq=state.head_seq,
+        earliest_seq=state.earliest_seq,
+        evict_floor=state.evict_floor,
+        count=state.live_count,
+        payload_bytes=state.live_payload,
+        last_ts=state.last_ts,
+        config=state.config,
+        cold=None if state.cold is None else state.cold.summary(),
+    )

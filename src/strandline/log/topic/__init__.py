@@ -1,0 +1,1 @@
+"""The public interface of a topic: append, read, follow, alter, delete."""

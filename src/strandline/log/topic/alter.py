@@ -1,0 +1,60 @@
+"""Changes a topic's configuration: on the log first, and never under an append."""
+
+from __future__ import annotations
+
+from strandline.config.settings import TopicConfig, topic_config
+from strandline.errors import Invalid, UnknownTopic
+from strandline.log.append.append import flush_memory, set_fast_lane
+from strandline.log.retention.retention_floors import Floors
+from strandline.log.state.deleted_payload import settle
+from strandline.log.state.topic_state import TopicState
+from strandline.log.wal import control_messages
+from strandline.log.wal.shard import Shard
+
+
+def alter(
+    state: TopicState, shard: Shard, floors: Floors, options: dict[str, object]
+) -> TopicConfig:
+    """Change the configuration from here on; what the old one evicted stays evicted."""
+    with shard.maintenance:
+        floors.enforce(shard)
+        config = topic_config(state.config, options)
+        _check_letters(state, config)
+        if config.cap_bytes:
+            settle(state)
+        while not _try_alter(state, shard, config):
+            # Appends of an fsync topic are under way: they are published in their old class.
+            shard.committer.wait_synced(shard.writer.end_lsn)
+    shard.committer.wait_synced(shard.writer.end_lsn)
+    return config
+
+
+def _check_letters(state: TopicState, config: TopicConfig) -> None:
+    before, after = state.config.views.queue, config.views.queue
+    if before is not None and after is not None and before.dead_letter != after.dead_letter:
+        raise Invalid(
+            f"dead letters of {state.name!r} go to {before.dead_letter or state.name + ':dead'!r}, "
+            "and that does not change: make a queue of another name"
+        )
+
+
+def _try_alter(state: TopicState, shard: Shard, config: TopicConfig) -> bool:
+    shard.writer.acquire()
+    try:
+        if state.dropped:
+            raise UnknownTopic(f"topic {state.name!r} was deleted: create it again")
+        if state.next_seq != state.head_seq + 1:
+            return False
+        if state.memory is not None and config.durability != state.config.durability:
+            flush_memory(state, shard)
+            # What was deleted while it was in no file is on the log again.
+            seqs = state.deleted.serialize() if state.deleted else b""
+            message = control_messages.RecordsDeleted(state.delete_floor, seqs)
+            shard.writer.place_control(state.id, message)
+        altered = control_messages.TopicAltered(config, state.evict_floor, state.evict_reason)
+        shard.writer.place_control(state.id, altered)
+        state.config = config
+        set_fast_lane(state)
+        return True
+    finally:
+        shard.writer.release()

@@ -1,0 +1,120 @@
+"""Carries a delete out: find what it hits, put it on the log, make it visible.
+
+Looking for what a delete hits may take long, and nothing may fail once it is on the log; so all is
+found first. ``log/state/delete_rules.py`` has the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from pyroaring import BitMap64
+
+from strandline.errors import UnknownTopic
+from strandline.log.append.append import flush_waiting
+from strandline.log.append.detach_copies import losing
+from strandline.log.read import tag_search
+from strandline.log.retention.retention_floors import Floors
+from strandline.log.state import delete_rules
+from strandline.log.state.locator import Pieces
+from strandline.log.state.topic_state import TopicState
+from strandline.log.wal import control_messages
+from strandline.log.wal.reader import Reader
+from strandline.log.wal.shard import Shard
+
+
+class Deleted(msgspec.Struct, frozen=True, kw_only=True):
+    """What a delete did."""
+
+    deleted: int
+    earliest_seq: int
+    head_seq: int
+
+
+class Deleting:
+    """Deletes records of one topic. Safe from many threads."""
+
+    def __init__(
+        self, state: TopicState, shard: Shard, reader: Callable[[], Reader], floors: Floors
+    ) -> None:
+        self._state = state
+        self._shard = shard
+        self._reader = reader
+        self._floors = floors
+
+    def delete(self, before: int | None, match: str | None) -> Deleted:
+        """Below a seq, with a tag, or both."""
+        done = None
+        if match is None:
+            with self._shard.maintenance:
+                done = self._carry_out(control_messages.RecordsDeleted(self._bound(before), b""))
+        while done is None:
+            done = self._delete_tagged(before, match or "")
+        return self._durable(done)
+
+    def let_go(self, seqs: BitMap64, before: int) -> Deleted:
+        """These records, and all below a seq."""
+        with self._shard.maintenance:
+            bound = min(before, self._state.head_seq + 1)
+            done = self._carry_out(
+                control_messages.RecordsDeleted(bound, seqs.serialize() if seqs else b"")
+            )
+        return self._durable(done)
+
+    def _delete_tagged(self, before: int | None, match: str) -> Deleted | None:
+        """None when what was found by has changed meanwhile: look again."""
+        state = self._state
+        wanted = delete_rules.wanted_tags(match)
+        # What takes long, a look into the lake and the making of the index, is done before the
+        # lock that other topics need.
+        cold = state.cold
+        cold_seqs = delete_rules.find_tagged_cold(state, cold, match)
+        pieces = Pieces(state, self._reader)
+        index = tag_search.index_of(state)
+        with index.lock:
+            tag_search.prepare(state, index, pieces)
+            with self._shard.maintenance:
+                bound = self._bound(before)
+                seqs = tag_search.find(state, index, wanted, bound, cold_seqs)
+                if cold is not state.cold or state.tags is not index:
+                    return None
+                message = control_messages.RecordsDeleted(0, seqs.serialize() if seqs else b"")
+                done = self._carry_out(message)
+            tag_search.spend(state, index, wanted, bound)
+        if state.tag_indexes is not None:
+            state.tag_indexes.used(state)
+        return done
+
+    def _bound(self, before: int | None) -> int:
+        """The seq below which records may go, when caps and ttl have taken theirs."""
+        state = self._state
+        self._floors.enforce(self._shard)
+        return state.head_seq + 1 if before is None else min(before, state.head_seq + 1)
+
+    def _carry_out(self, message: control_messages.RecordsDeleted) -> Deleted:
+        """The maintenance lock is held."""
+        state, shard = self._state, self._shard
+        count = state.live_count
+        hit = delete_rules.hit_by(state, Pieces(state, self._reader), message)
+        below = max(hit.floor, hit.seqs.max() + 1 if hit.seqs else 0)
+        with losing(state, below):
+            shard.writer.acquire()
+            try:
+                if state.dropped:
+                    raise UnknownTopic(f"topic {state.name!r} was deleted: create it again")
+                flush_waiting(state, shard, below)
+                shard.writer.place_control(state.id, message)
+            finally:
+                shard.writer.release()
+            delete_rules.apply_delete(state, hit)
+        return Deleted(
+            deleted=count - state.live_count,
+            earliest_seq=state.earliest_seq,
+            head_seq=state.head_seq,
+        )
+
+    def _durable(self, done: Deleted) -> Deleted:
+        if self._state.config.durability == "fsync":
+            self._shard.committer.wait_synced(self._shard.writer.end_lsn)
+        return done

@@ -1,0 +1,1 @@
+"""The write-ahead log: codec, writer, group commit, reader, recovery."""

@@ -1,0 +1,1 @@
+"""Compaction of lake files: candidate selection, merge tasks, compaction by key."""

@@ -1,0 +1,86 @@
+"""One task of a compaction of an event table: its files become one, rows of a context together.
+
+The merge is the store's own (``views/table/files/compaction.py``): rows in the order of context,
+time
+and seq, told in the newest schema, with zones and indexes made anew. So a table that has many small
+files, because it was flushed often or its store was never idle, is clustered without its store. As
+with topics nothing is committed here, and a task that dies or runs twice leaves objects that no
+manifest names.
+"""
+
+from __future__ import annotations
+
+from strandline.config.memory_budget import Share
+from strandline.config.settings import MIB
+from strandline.config.view_config import TableConfig
+from strandline.errors import NotFound
+from strandline.lake import object_keys
+from strandline.lake.file_upload import ScratchSpool
+from strandline.lake.manifest.file_entry import LakeFile
+from strandline.lake.manifest.manifest import Manifest
+from strandline.pipelines.compaction.compaction_planner import Group
+from strandline.platform.disk import OsDisk
+from strandline.platform.objectstore.protocol import Objects
+from strandline.views.table.files.cache import ColumnCache
+from strandline.views.table.files.compaction import Merging
+from strandline.views.table.files.file_set import STEP_ROWS
+from strandline.views.table.files.file_snapshot import Pinned
+from strandline.views.table.files.writer import Writing
+
+_OPEN_BYTES = 64 * MIB
+"""For footers and indexes of the files that are merged."""
+
+
+def merged_table(objects: Objects, store_id: bytes, spool: str, group: Group) -> LakeFile:
+    """The file that takes the place of a group. Corrupt or NotFound when one of them is."""
+    cache = ColumnCache(Share(_OPEN_BYTES))
+    pinned = Pinned(objects, _manifest(group), cache, lambda: None)
+    where = Writing(
+        objects=objects,
+        spool=ScratchSpool(spool),
+        store_id=store_id,
+        table_id=group.topic_id,
+        zone_rows=_zone_rows(pinned),
+    )
+    merging = Merging(where, pinned, group.files, group.schema, OsDisk().random_id().hex())
+    try:
+        while merging.step(STEP_ROWS):
+            pass
+        return merging.finish()
+    finally:
+        merging.close()
+        cache.close()
+
+
+def lost_file(objects: Objects, group: Group) -> str:
+    """The name of the first file of a group that is not there."""
+    for file in group.files:
+        try:
+            objects.head(object_keys.data_key(group.topic_id, file.name()))
+        except NotFound:
+            return file.name()
+    return group.files[0].name()
+
+
+def _manifest(group: Group) -> Manifest:
+    """As much of the table's manifest as concerns these files."""
+    return Manifest(
+        number=1,
+        topic_id=group.topic_id,
+        name=group.topic,
+        epoch=0,
+        created_us=0,
+        floor=group.floor,
+        files=group.files,
+        deleted=group.hidden(),
+        schemas=group.schemas,
+    )
+
+
+def _zone_rows(pinned: Pinned) -> int:
+    """How large the table's zones are: all of a file are alike but the last."""
+    for file in pinned.files:
+        opened = pinned.open(file)
+        if opened.zones > 1:
+            return int(opened.starts[1])
+    return TableConfig().zone_rows

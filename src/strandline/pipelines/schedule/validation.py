@@ -1,0 +1,73 @@
+"""Which declarations are good: names, pipelines, arguments, times. Asked when they are read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from strandline.config.pipeline_config import Declared
+from strandline.config.settings import PipelineSettings
+from strandline.errors import Invalid
+from strandline.pipelines.schedule.cron import At, Every, Points, duration_s, zone_of
+from strandline.pipelines.schedule.registry import (
+    PIPELINES,
+    Pipeline,
+    arguments_of,
+    pipeline_of,
+)
+
+DECLARED_MAX = 1_000
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_MASTER = re.compile(r"local(\[[0-9*]+\])?|(spark|k8s|yarn|mesos)(://\S+)?")
+
+
+def check_declared(
+    settings: PipelineSettings, known: Mapping[str, Pipeline] = PIPELINES
+) -> PipelineSettings:
+    """The settings themselves, or an error that names the declaration and what is wrong with it."""
+    if len(settings.declared) > DECLARED_MAX:
+        raise Invalid(f"{DECLARED_MAX} pipelines can be declared, not {len(settings.declared)}")
+    if settings.runs_at_once < 1:
+        raise Invalid("pipelines.runs_at_once is 1 or more")
+    seen: set[str] = set()
+    for place, each in enumerate(settings.declared, start=1):
+        if not _NAME.fullmatch(each.name):
+            raise Invalid(
+                f"the declared pipeline number {place} cannot be called {each.name!r}: use 1 to 64 "
+                "of a-z 0-9 - _ and begin with a letter or digit"
+            )
+        if each.name in seen:
+            raise Invalid(f"two declared pipelines are called {each.name!r}: rename one")
+        seen.add(each.name)
+        try:
+            _check(each, known)
+        except Invalid as error:
+            raise Invalid(f"declared pipeline {each.name!r}: {error}") from error
+    return settings
+
+
+def points_of(declared: Declared) -> Points:
+    """When it is due."""
+    if bool(declared.every) == bool(declared.at):
+        raise Invalid("it has either every or at, as every = '6h' or at = '30 3 * * *'")
+    if declared.every:
+        if declared.timezone != "UTC":
+            raise Invalid("a timezone is for at")
+        return Every(declared.every)
+    return At(declared.at, declared.timezone)
+
+
+def when_told(declared: Declared) -> str:
+    if declared.every:
+        return f"every {declared.every}"
+    return f"at {declared.at} {declared.timezone}"
+
+
+def _check(declared: Declared, known: Mapping[str, Pipeline]) -> None:
+    pipeline = pipeline_of(declared.pipeline, known)
+    arguments_of(pipeline, declared.arguments)
+    zone_of(declared.timezone)
+    points_of(declared)
+    duration_s(declared.timeout, "timeout")
+    if not _MASTER.fullmatch(declared.master):
+        raise Invalid(f"master is local[*], spark://host:7077, …, not {declared.master!r}")

@@ -1,0 +1,1 @@
+"""Input splits: which files, zones and local records a read needs, cut into tasks."""

@@ -1,0 +1,63 @@
+"""The columns of a record as readers elsewhere get them: Arrow tables.
+
+Spark has no unsigned numbers: ``seq`` is a ``bigint``. Two columns are not of the record:
+``topic``, where a read is of several topics, and ``lost``, where a stream reports what it did not
+get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from strandline.errors import Invalid
+from strandline.lake.files.record_columns import SCHEMA
+
+RECORD = tuple(SCHEMA.names)
+TOPIC = "topic"
+LOST = "lost"
+
+_ARROW: dict[str, pa.DataType] = {
+    TOPIC: pa.string(),
+    "seq": pa.int64(),
+    **{name: SCHEMA.field(name).type for name in RECORD[1:]},
+    LOST: pa.struct([("first", pa.int64()), ("last", pa.int64()), ("reason", pa.string())]),
+}
+
+
+def arrow_schema(names: Iterable[str]) -> pa.Schema:
+    return pa.schema([pa.field(name, _ARROW[name]) for name in names])
+
+
+def chosen(wanted: Iterable[str] | None, *, many: bool, lost: bool) -> tuple[str, ...]:
+    """The columns of a read: those that were asked for, or all that there are."""
+    there = ((TOPIC,) if many else ()) + RECORD + ((LOST,) if lost else ())
+    if wanted is None:
+        return there
+    names = tuple(wanted)
+    for name in names:
+        if name not in there:
+            raise Invalid(f"there is no column {name!r}: columns are {', '.join(there)}")
+    if lost and LOST not in names:
+        raise Invalid("onLoss=report tells losses in the column lost: add it to columns")
+    if not names or len(set(names)) < len(names):
+        raise Invalid("name each column once, and at least one: columns='seq,data'")
+    return names
+
+
+def shaped(table: pa.Table, names: Iterable[str], topic: str | None = None) -> pa.Table:
+    """Rows of records with exactly these columns; what is not there is empty."""
+    schema = arrow_schema(names)
+    columns: list[pa.ChunkedArray | pa.Array] = []
+    for field in schema:
+        if field.name == TOPIC and topic is not None:
+            columns.append(pa.repeat(pa.scalar(topic), len(table)))
+        elif field.name == "seq":
+            signed = [chunk.view(pa.int64()) for chunk in table["seq"].chunks]
+            columns.append(pa.chunked_array(signed, pa.int64()))
+        elif field.name in table.schema.names:
+            columns.append(table[field.name])
+        else:
+            columns.append(pa.nulls(len(table), field.type))
+    return pa.Table.from_arrays(columns, schema=schema)

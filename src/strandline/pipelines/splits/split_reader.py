@@ -1,0 +1,340 @@
+"""One task of a read, here or on an executor: parts of topics in, Arrow batches out.
+
+A part is a piece of one lake file, a range of the store itself, or rows that came along. Tasks
+never write: they read files that do not change, or open the store read-only. Opened stores and
+files stay open in a worker of Spark for its next task, a few of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from strandline.errors import (
+    Corrupt,
+    Denied,
+    NotAStore,
+    NotFound,
+    RecordsLost,
+    Unavailable,
+    UnknownTopic,
+)
+from strandline.lake import object_keys
+from strandline.lake.cold_index import ColdFile
+from strandline.lake.files.file_reader import LakeFileReader, ZoneInfo
+from strandline.log.read.snapshot import Snapshot
+from strandline.log.topic.topic import Topic
+from strandline.pipelines.splits import record_schema
+from strandline.pipelines.splits.predicates import Condition, keeping
+from strandline.pipelines.splits.snapshot_position import open_readonly
+from strandline.platform.objectstore.cloud import open_objects
+from strandline.platform.objectstore.local import FolderObjects
+from strandline.platform.objectstore.protocol import Objects
+from strandline.store import Store
+
+_STORES_MAX = 4
+_TRIES = 4
+
+
+class FilePart(msgspec.Struct, frozen=True, kw_only=True):
+    """Zones of one lake file. Files are cut by the seqs with which zones begin."""
+
+    lake: str
+    topic: str
+    topic_id: int
+    manifest: int
+    file: ColdFile
+    own_first: int
+    own_next: int
+    first_seq: int
+    last_seq: int
+    """Only rows from first to last are wanted."""
+    deleted: bytes = b""
+
+
+class HotPart(msgspec.Struct, frozen=True, kw_only=True):
+    """Records that are in the store itself, as a snapshot knows them."""
+
+    store: str
+    lake: str
+    snapshot: Snapshot
+    first_seq: int
+    last_seq: int
+
+    @property
+    def topic(self) -> str:
+        return self.snapshot.name
+
+
+class Carried(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows that the driver has read already: an Arrow stream with the columns of the read."""
+
+    stream: bytes
+
+
+Part = FilePart | HotPart | Carried
+
+
+class Tally:
+    """What reading cost. Owned by one thread."""
+
+    def __init__(self) -> None:
+        self.zones = 0
+        self.zones_skipped = 0
+        self.rows = 0
+
+
+class Stores:
+    """Stores that were opened for reading, a few at most. Owned by one thread."""
+
+    def __init__(self) -> None:
+        self._opened: dict[tuple[str, str], Store] = {}
+
+    def close(self) -> None:
+        while self._opened:
+            self._opened.popitem()[1].close()
+
+    def of(self, part: HotPart) -> Store:
+        """The store of a part, opened once, in a state that has come as far as the part."""
+        place = (part.store, part.lake)
+        store = self._opened.get(place)
+        if store is not None:
+            if not _has_come_to(store, part):  # to look again is to read the whole log again
+                store.refresh()
+            return store
+        try:
+            store = open_readonly(part.store, part.lake)
+        except (NotAStore, Unavailable) as error:
+            raise Unavailable(
+                f"{socket.gethostname()} cannot read the store at {part.store} ({error}): records "
+                "that are not in the lake yet need that folder on every executor, with the right "
+                "to read it"
+            ) from None
+        while len(self._opened) >= _STORES_MAX:
+            self._opened.pop(next(iter(self._opened))).close()
+        self._opened[place] = store
+        return store
+
+
+class StoresOfThreads:
+    """Opened stores for tasks that are threads of this process: each has its own."""
+
+    def __init__(self) -> None:
+        self._mine = threading.local()
+        self._all: list[Stores] = []
+
+    def __enter__(self) -> StoresOfThreads:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """The tasks must have ended."""
+        for stores in self._all:
+            stores.close()
+
+    def mine(self) -> Stores:
+        found: Stores | None = getattr(self._mine, "stores", None)
+        if found is None:
+            found = self._mine.stores = Stores()
+            self._all.append(found)
+        return found
+
+
+OF_THIS_WORKER = Stores()  # a Python worker of Spark has one thread
+
+
+def read(
+    parts: Sequence[Part],
+    names: Sequence[str],
+    conditions: Sequence[Condition],
+    tally: Tally | None = None,
+    stores: Stores = OF_THIS_WORKER,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of some parts with these columns, those for which every condition holds."""
+    for part in parts:
+        if isinstance(part, FilePart):
+            tables = _read_file(part, names, conditions, tally or Tally())
+        elif isinstance(part, HotPart):
+            tables = _read_hot(part, names, conditions, stores)
+        else:
+            tables = iter([pa.ipc.open_stream(part.stream).read_all()])
+        for table in tables:
+            # A column in several chunks becomes one batch for each: joined, they cost one trip.
+            yield from table.combine_chunks().to_batches()
+
+
+def lake_file(part: FilePart) -> LakeFileReader:
+    """The file of a part; its failures say what to do."""
+    key = object_keys.data_key(part.topic_id, part.file.name())
+    objects = _objects(part.lake)
+    path = f"{objects.name}/{key}"
+
+    @contextlib.contextmanager
+    def plainly() -> Iterator[None]:
+        try:
+            yield
+        except NotFound:
+            raise _missing(objects, part, path) from None
+        except Denied as error:
+            raise Denied(f"on {socket.gethostname()} {error}") from None
+
+    def fetch(start: int, length: int) -> bytes:
+        with plainly():
+            return objects.get_range(key, start, length)
+
+    def fetch_into(start: int, target: memoryview) -> None:
+        assert isinstance(objects, FolderObjects)
+        with plainly():
+            objects.get_range_into(key, start, target)
+
+    is_local = isinstance(objects, FolderObjects)
+    return LakeFileReader(fetch, part.file, part.topic_id, path, fetch_into if is_local else None)
+
+
+def wanted_zones(
+    file: LakeFileReader, part: FilePart, conditions: Sequence[Condition]
+) -> tuple[list[int], int]:
+    """Places of the zones that a part must read, and how many of its own it need not."""
+    found, skipped = [], 0
+    for place, zone in enumerate(file.zones):
+        if not zone.rows or not part.own_first <= zone.first_seq < part.own_next:
+            continue
+        if _may_hold(file, place, zone, part, conditions):
+            found.append(place)
+        else:
+            skipped += 1
+    return found, skipped
+
+
+def carried(table: pa.Table) -> Carried:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return Carried(stream=sink.getvalue().to_pybytes())
+
+
+def visible(table: pa.Table, first_seq: int, last_seq: int, deleted: BitMap64) -> pa.Table:
+    """The rows between two seqs, both included, that are not hidden."""
+    seqs = table["seq"].to_numpy()
+    start, stop = (int(np.searchsorted(seqs, np.uint64(at))) for at in (first_seq, last_seq + 1))
+    if stop - start < len(table):
+        table, seqs = table.slice(start, stop - start), seqs[start:stop]
+    if len(table) and deleted and deleted.range_cardinality(int(seqs[0]), int(seqs[-1]) + 1):
+        span = deleted & BitMap64(range(int(seqs[0]), int(seqs[-1]) + 1))
+        gone = np.isin(seqs, np.array(list(span), dtype="<u8"), assume_unique=True)
+        table = table.filter(pa.array(~gone))
+    return table
+
+
+def _read_file(
+    part: FilePart, names: Sequence[str], conditions: Sequence[Condition], tally: Tally
+) -> Iterator[pa.Table]:
+    file = lake_file(part)
+    places, skipped = wanted_zones(file, part, conditions)
+    tally.zones += len(places)
+    tally.zones_skipped += skipped
+    deleted = BitMap64.deserialize(part.deleted) if part.deleted else BitMap64()
+    fetched = [name for name in names if name in record_schema.RECORD]
+    fetched += [each.column for each in conditions if each.column not in fetched]
+    for place in places:
+        zone = file.zones[place]
+        whole = part.first_seq <= zone.first_seq and zone.last_seq <= part.last_seq
+        hidden = bool(deleted and deleted.range_cardinality(zone.first_seq, zone.last_seq + 1))
+        needed = fetched if (whole and not hidden and fetched) else [*{*fetched, "seq"}]
+        table = file.rows(place, needed)
+        if not whole or hidden:
+            table = visible(table, part.first_seq, part.last_seq, deleted)
+        table = keeping(table, conditions)
+        tally.rows += len(table)
+        if len(table):
+            yield record_schema.shaped(table, names, part.topic)
+
+
+def _may_hold(
+    file: LakeFileReader,
+    place: int,
+    zone: ZoneInfo,
+    part: FilePart,
+    conditions: Sequence[Condition],
+) -> bool:
+    if zone.last_seq < part.first_seq or zone.first_seq > part.last_seq:
+        return False
+    for condition in conditions:
+        if condition.column == "seq":
+            bounds = zone.first_seq, zone.last_seq
+        elif condition.column == "ts":
+            bounds = zone.ts_min, zone.ts_max
+        else:
+            told = file.bounds(place, condition.column)
+            if told is None:
+                continue
+            bounds = told
+        if not condition.may_hold(*bounds):
+            return False
+    return True
+
+
+def _read_hot(
+    part: HotPart, names: Sequence[str], conditions: Sequence[Condition], stores: Stores
+) -> Iterator[pa.Table]:
+    store = stores.of(part)
+    seq, tries = part.first_seq, _TRIES
+    while seq <= part.last_seq:
+        try:
+            for table in _topic(store, part).scan(part.snapshot, seq, part.last_seq):
+                seq = table["seq"][-1].as_py() + 1
+                kept = keeping(table, conditions)
+                if len(kept):
+                    yield record_schema.shaped(kept, names, part.topic)
+            return
+        except (Corrupt, Unavailable):
+            # A checkpoint of the writer may have taken a file away: look again where it is now.
+            tries -= 1
+            if not tries:
+                raise
+            store.refresh()
+
+
+def _has_come_to(store: Store, part: HotPart) -> bool:
+    try:
+        _topic(store, part)
+    except RecordsLost:
+        return False
+    return True
+
+
+def _topic(store: Store, part: HotPart) -> Topic:
+    """The topic as the part knows it, in a state that has come as far."""
+    try:
+        topic = store.existing_topic(part.topic)
+    except UnknownTopic:
+        raise RecordsLost(part.topic, part.first_seq, part.last_seq, "deleted") from None
+    if topic.snapshot().created_us != part.snapshot.created_us or topic.head_seq < part.last_seq:
+        raise RecordsLost(part.topic, part.first_seq, part.last_seq, "recreated")
+    return topic
+
+
+def _missing(objects: Objects, part: FilePart, path: str) -> NotFound | Unavailable:
+    try:
+        objects.head(object_keys.STORE)
+    except NotFound:
+        return Unavailable(
+            f"{socket.gethostname()} cannot read the lake at {objects.name}: every executor needs "
+            "that folder; mount it there, or keep the lake in an object store"
+        )
+    return NotFound(
+        f"{path} is gone, which manifest {part.manifest} of topic {part.topic!r} lists: the read "
+        "took longer than lake.grace_s; read again, or raise that setting"
+    )
+
+
+@lru_cache(maxsize=8)
+def _objects(lake: str) -> Objects:
+    return open_objects(lake)

@@ -1,0 +1,1 @@
+"""Import and export of Parquet, CSV and JSON files."""

@@ -1,0 +1,370 @@
+"""Exports a topic as files of a folder or object store: the records of one position, each once.
+
+    <to>/_export.json                                what is exported, and up to where; comes first
+    <to>/<topic>-<first seq>-<last seq>.parquet      the records of a range of seqs
+    <to>/day=2026-11-16/<the same>                   with partitions
+    <to>/_parts/<first seq>-<last seq>               the range is done: its files, and what was lost
+    <to>/_columns.json                               columns that fields of JSON become
+    <to>/_SUCCESS                                    all of it is there: the summary; comes last
+
+Ranges are cut by seqs alone, and a file appears whole or not at all. So a run that was killed goes
+on: it takes position and ranges from ``_export.json`` and leaves out what is done. Two runs at a
+time write the same files. A folder that holds anything else is refused.
+
+Deleted records are not there. Records that retention or a crash took are told of in the summary, as
+a read tells of them. Appends may go on meanwhile; they are behind the position.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TypedDict, Unpack
+
+import msgspec
+import pyarrow as pa
+
+from strandline.config.settings import MIB
+from strandline.errors import AlreadyThere, Conflict, Corrupt, Invalid, NotFound, RecordsLost
+from strandline.log.progress import Progress
+from strandline.pipelines.engine import Chooser, Embedded, Engine
+from strandline.pipelines.splits import record_schema as named
+from strandline.pipelines.splits import split_reader
+from strandline.pipelines.splits.flatten_json import Expanded, Kinds, columns_of, merged, note_kinds
+from strandline.pipelines.splits.snapshot_position import open_readonly, path_of, pin
+from strandline.pipelines.splits.split_reader import (
+    OF_THIS_WORKER,
+    HotPart,
+    Stores,
+    StoresOfThreads,
+)
+from strandline.pipelines.transfer.export_plan import (
+    Done,
+    ExportJob,
+    ExportTask,
+    File,
+    Manifest,
+    check_same,
+    planned,
+    row_bytes_of,
+    tasks_of,
+    without_places,
+)
+from strandline.pipelines.transfer.file_writers import Rendering, render
+from strandline.platform.clock import Clock, SystemClock
+from strandline.platform.disk import OsDisk
+from strandline.platform.objectstore.cloud import open_objects
+from strandline.platform.objectstore.local import ASIDE, FolderObjects
+from strandline.platform.objectstore.protocol import Objects
+from strandline.records import Tombstone
+from strandline.store import Store
+
+MANIFEST = "_export.json"
+COLUMNS = "_columns.json"
+SUCCESS = "_SUCCESS"
+DONE = "_parts"
+FILE_BYTES = 128 * MIB
+"""Payload of a file, about, unless ``file_rows`` is told: a task holds a file in memory."""
+
+_FILE_ROWS = (1_000, 1_000_000)
+_GONE = ("deleted", "recreated")
+
+
+class ExportOptions(TypedDict, total=False):
+    """What an export may be told."""
+
+    format: str
+    columns: Sequence[str]
+    data: str
+    """binary, text or json; binary for Parquet and text for the others unless told."""
+    from_: str | int
+    until: str | int
+    """The first record, and the first one not: a seq, or a time in ISO format."""
+    as_of: str
+    """Only what was there at a position (as ``position`` tells it) or a time."""
+    partition_by: str
+    file_rows: int
+    lake: str
+
+
+class ExportSummary(msgspec.Struct, kw_only=True):
+    """What an export did, or with ``dry_run`` would do."""
+
+    store: str
+    topic: str
+    to: str
+    format: str
+    engine: str = ""
+    dry_run: bool = False
+    complete: bool = False
+    """Whether all of it was there before: nothing was left to do."""
+    first_seq: int = 0
+    last_seq: int = 0
+    ranges: int = 0
+    ranges_before: int = 0
+    """Ranges that an earlier run has exported."""
+    files: int = 0
+    rows: int = 0
+    """Of the whole export; with ``dry_run`` at most so many."""
+    bytes: int = 0
+    """Of the files; with ``dry_run`` payload of the records, about."""
+    lost: list[Tombstone] = []
+    seconds: float = 0.0
+
+
+def export(
+    store: str | Store,
+    topic: str,
+    to: str,
+    *,
+    engine: Engine | Chooser | None = None,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+    clock: Clock | None = None,
+    **options: Unpack[ExportOptions],
+) -> ExportSummary:
+    """Write the records of a topic to files in a folder or at a url.
+
+    ``engine`` runs the tasks: ``Embedded()`` unless told otherwise, or a function that chooses one
+    by the bytes of the records.
+    """
+    kind = options.get("format", "parquet")
+    job = ExportJob(
+        store=path_of(store),
+        topic=topic,
+        to=to,
+        format=kind,
+        columns=tuple(options.get("columns") or named.RECORD),
+        data=options.get("data") or ("binary" if kind == "parquet" else "text"),
+        begin=str(options.get("from_", "")),
+        end=str(options.get("until", "")),
+        as_of=options.get("as_of", ""),
+        partition_by=options.get("partition_by", ""),
+        file_rows=options.get("file_rows", 0),
+        lake=options.get("lake", ""),
+    )
+    job.check()
+    objects = open_objects(to)
+    try:
+        run = _Export(job, objects, progress, clock or SystemClock())
+        return run.run(engine or Embedded(), dry_run=dry_run)
+    finally:
+        objects.close()
+
+
+class _Export:
+    """One run. Owned by one thread; the tasks run elsewhere."""
+
+    def __init__(
+        self, job: ExportJob, objects: Objects, progress: Progress | None, clock: Clock
+    ) -> None:
+        self._job = job
+        self._objects = objects
+        self._progress = progress
+        self._clock = clock
+        self._summary = ExportSummary(
+            store=job.store, topic=job.topic, to=objects.name, format=job.format
+        )
+        self._summary.lost = []
+
+    def run(self, engine: Engine | Chooser, *, dry_run: bool) -> ExportSummary:
+        begun_s = self._clock.monotonic()
+        summary = self._summary
+        summary.dry_run = dry_run
+        found = self._found()
+        with open_readonly(self._job.store, self._job.lake) as store:
+            position = pin(store, [self._job.topic], self._job.lake)
+            topic = store.existing_topic(self._job.topic)
+            manifest = found or planned(self._job, store, position, topic)
+            check_same(manifest, self._job, position)
+            row_bytes = row_bytes_of(topic)
+        if not found and not dry_run:
+            manifest = self._begin(manifest)
+        summary.first_seq, summary.last_seq = manifest.first_seq, manifest.last_seq
+        ended = self._ended()
+        done = {} if ended else self._done()
+        tasks = [] if ended else list(tasks_of(manifest, position))
+        todo = [task for task in tasks if task.name() not in done]
+        seqs = sum(task.last_seq - task.first_seq + 1 for task in todo)
+        chosen = engine(seqs * row_bytes) if callable(engine) else engine
+        summary.engine = chosen.name
+        if ended is not None:
+            _adopt(summary, ended)
+            self._objects.delete([] if dry_run else [f"{DONE}/{name}" for name in self._done()])
+        elif dry_run:
+            summary.ranges, summary.ranges_before = len(tasks), len(done)
+            summary.files, summary.rows, summary.bytes = len(todo), seqs, seqs * row_bytes
+            summary.lost = [*manifest.lost, *(lost for task in tasks for lost in task.lost)]
+        else:
+            self._run(chosen, manifest, tasks, done)
+        summary.seconds = self._clock.monotonic() - begun_s
+        return summary
+
+    def _run(
+        self, engine: Engine, manifest: Manifest, tasks: list[ExportTask], done: dict[str, Done]
+    ) -> None:
+        summary = self._summary
+        summary.ranges, summary.ranges_before = len(tasks), len(done)
+        with StoresOfThreads() as opened:
+            threads = opened if engine.in_process else None
+            how = self._rendering(engine, tasks, threads)
+            todo = [task for task in tasks if task.name() not in done]
+            work = partial(export_range, self._job, how, threads=threads)
+            for place, result in engine.run(work, todo):
+                done[todo[place].name()] = result
+                if self._progress is not None:
+                    self._progress("export", len(done), len(tasks))
+        results = [done[task.name()] for task in tasks]
+        files = [file for result in results for file in result.files]
+        summary.files = len(files)
+        summary.rows = sum(file.rows for file in files)
+        summary.bytes = sum(file.size for file in files)
+        summary.lost = [*manifest.lost, *(lost for result in results for lost in result.lost)]
+        self._objects.put(SUCCESS, msgspec.json.encode(summary))
+        # Only now: without them and without _SUCCESS all would have to be done again.
+        self._objects.delete([*(f"{DONE}/{name}" for name in done), COLUMNS])
+
+    def _found(self) -> Manifest | None:
+        """The export that the folder holds; ``Invalid`` when it holds something else."""
+        try:
+            data = self._objects.get(MANIFEST)
+        except NotFound:
+            other = _something_in(self._objects)
+            if other:
+                raise Invalid(
+                    f"{self._objects.name} is not empty ({other}) and holds no export: name "
+                    "another folder"
+                ) from None
+            return None
+        try:
+            return msgspec.json.decode(data, type=Manifest)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            path = f"{self._objects.name}/{MANIFEST}"
+            raise Corrupt(f"no export can be read ({error})", path=path) from error
+
+    def _begin(self, manifest: Manifest) -> Manifest:
+        try:
+            self._objects.create(MANIFEST, msgspec.json.encode(manifest), writer=manifest.attempt)
+        except AlreadyThere:  # another run was faster: its position counts
+            other = self._found()
+            assert other is not None
+            if without_places(other.asked) != without_places(self._job):
+                raise Conflict(f"another export has just begun in {self._objects.name}") from None
+            return other
+        return manifest
+
+    def _ended(self) -> ExportSummary | None:
+        try:
+            return msgspec.json.decode(self._objects.get(SUCCESS), type=ExportSummary)
+        except NotFound:
+            return None
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            path = f"{self._objects.name}/{SUCCESS}"
+            raise Corrupt(f"no summary of an export can be read ({error})", path=path) from error
+
+    def _done(self) -> dict[str, Done]:
+        found = {}
+        for info in list(self._objects.list(DONE)):
+            name = info.key.removeprefix(f"{DONE}/")
+            with contextlib.suppress(NotFound):  # another run has just ended
+                found[name] = msgspec.json.decode(self._objects.get(info.key), type=Done)
+        return found
+
+    def _rendering(
+        self, engine: Engine, tasks: Sequence[ExportTask], threads: StoresOfThreads | None
+    ) -> Rendering:
+        job = self._job
+        how = Rendering(
+            format=job.format, columns=job.columns, data=job.data, partition_by=job.partition_by
+        )
+        if not how.expands:
+            return how
+        try:
+            data = self._objects.get(COLUMNS)
+        except NotFound:
+            found: dict[int, Kinds] = {}
+            for place, kinds in engine.run(partial(find_kinds, threads=threads), tasks):
+                found[place] = kinds
+                if self._progress is not None:
+                    self._progress("columns", len(found), len(tasks))
+            ordered = merged(found[place] for place in sorted(found))
+            data = msgspec.json.encode(columns_of(ordered, how.kept()))
+            self._objects.put(COLUMNS, data)
+        expanded = msgspec.json.decode(data, type=tuple[Expanded, ...])
+        return msgspec.structs.replace(how, expanded=expanded)
+
+
+def export_range(
+    job: ExportJob, how: Rendering, task: ExportTask, *, threads: StoresOfThreads | None = None
+) -> Done:
+    """The work of a task: the files of a range, and then that it is done."""
+    lost = list(task.lost)
+    objects = open_objects(job.to)
+    try:
+        stores = threads.mine() if threads else OF_THIS_WORKER
+        files = render(how, _batches(task, how.needed(), stores, lost))
+        written = []
+        for file in files:
+            name = f"{job.topic.replace(':', '_')}-{task.name()}.{job.format}"
+            size = objects.put(f"{file.folder}{name}", file.content)
+            written.append(File(key=f"{file.folder}{name}", rows=file.rows, size=size))
+        done = Done(files=tuple(written), lost=tuple(lost))
+        objects.put(f"{DONE}/{task.name()}", msgspec.json.encode(done))
+    finally:
+        objects.close()
+    return done
+
+
+def find_kinds(task: ExportTask, *, threads: StoresOfThreads | None = None) -> Kinds:
+    """The work of a task: what the fields of its records are."""
+    kinds: Kinds = {}
+    stores = threads.mine() if threads else OF_THIS_WORKER
+    for batch in _batches(task, ("seq", "data"), stores, []):
+        note_kinds(kinds, batch.column("seq").to_pylist(), batch.column("data").to_pylist())
+    return kinds
+
+
+def _batches(
+    task: ExportTask, names: Sequence[str], stores: Stores, lost: list[Tombstone]
+) -> Iterator[pa.RecordBatch]:
+    """The records of a range; what is gone by now is added to ``lost``."""
+    waiting = list(reversed(task.parts))
+    while waiting:
+        part = waiting.pop()
+        following = 0
+        try:
+            for batch in split_reader.read([part], names, (), stores=stores):
+                yield batch
+                following = batch.column("seq")[-1].as_py() + 1
+        except RecordsLost as error:
+            if not isinstance(part, HotPart) or error.reason in _GONE:
+                raise
+            first, last = max(part.first_seq, following), part.last_seq
+            gap_from, gap_to = max(first, error.gap_from), min(last, error.gap_to)
+            if gap_to < gap_from:
+                raise
+            lost.append(Tombstone(gap_from=gap_from, gap_to=gap_to, reason=error.reason))
+            # What lies before the gap may have been read and not been handed over yet.
+            for low, high in ((gap_to + 1, last), (first, gap_from - 1)):
+                if low <= high:
+                    waiting.append(msgspec.structs.replace(part, first_seq=low, last_seq=high))
+
+
+def _adopt(summary: ExportSummary, ended: ExportSummary) -> None:
+    summary.complete = True
+    summary.ranges = summary.ranges_before = ended.ranges
+    summary.files, summary.rows, summary.bytes = ended.files, ended.rows, ended.bytes
+    summary.lost = list(ended.lost)
+
+
+def _something_in(objects: Objects) -> str:
+    """The name of something in a folder or below a url, empty when nothing is there."""
+    if isinstance(objects, FolderObjects) and objects.real_folder is not None:
+        disk = OsDisk()
+        if not disk.exists(objects.real_folder):
+            return ""
+        if not disk.is_dir(objects.real_folder):
+            raise Invalid(f"{objects.name} is a file: name a folder to export to")
+        return next((name for name in disk.list_dir(objects.real_folder) if name != ASIDE), "")
+    return next((info.key for info in objects.list()), "")

@@ -1,0 +1,193 @@
+"""What an export was asked for, which seqs that is, and the ranges into which they are cut.
+
+Ranges depend on ``_export.json`` alone, so every run of an export has the same ones. Where their
+records are is looked up anew by each run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from strandline.config.settings import MIB
+from strandline.errors import Conflict, Invalid
+from strandline.log.read.snapshot import Snapshot
+from strandline.log.topic.topic import Topic
+from strandline.pipelines.splits import record_schema as named
+from strandline.pipelines.splits import split_planner
+from strandline.pipelines.splits.predicates import time_of
+from strandline.pipelines.splits.snapshot_position import Offset, Offsets, Position
+from strandline.pipelines.splits.split_reader import Part
+from strandline.pipelines.transfer.file_writers import DATA_FORMS, FORMATS, PARTITIONS
+from strandline.platform.disk import OsDisk
+from strandline.records import Tombstone
+from strandline.store import Store
+
+FILE_BYTES = 128 * MIB
+"""Payload of a file, about, unless ``file_rows`` is told: a task holds a file in memory."""
+
+_FILE_ROWS = (1_000, 1_000_000)
+
+
+class ExportJob(msgspec.Struct, frozen=True, kw_only=True):
+    """An export as it was asked for. What makes it another one, but for the store and the lake."""
+
+    store: str
+    topic: str
+    to: str
+    format: str = "parquet"
+    columns: tuple[str, ...] = named.RECORD
+    data: str = ""
+    begin: str = ""
+    end: str = ""
+    as_of: str = ""
+    partition_by: str = ""
+    file_rows: int = 0
+    lake: str = ""
+
+    def check(self) -> None:
+        _one_of("format", self.format, FORMATS)
+        _one_of("data", self.data, DATA_FORMS)
+        _one_of("partition_by", self.partition_by, ("", *PARTITIONS))
+        named.chosen(self.columns, many=False, lost=False)
+        if self.file_rows < 0:
+            raise Invalid("file_rows is 1 or more, or 0 to go by size")
+        if self.partition_by == "tag" and self.columns == ("tag",):
+            raise Invalid("with partitions by tag the tag is in the folder: name other columns too")
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The content of ``_export.json``."""
+
+    version: int = 1
+    attempt: str
+    """Random, so that nobody takes the manifest of another run for his own."""
+    store_id: str
+    asked: ExportJob
+    position: str
+    first_seq: int
+    last_seq: int
+    file_rows: int
+    lost: tuple[Tombstone, ...] = ()
+    """What was lost before the first seq."""
+
+
+class File(msgspec.Struct, frozen=True, kw_only=True):
+    """One file that was written."""
+
+    key: str
+    rows: int
+    size: int
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """A range of seqs that is exported."""
+
+    files: tuple[File, ...]
+    lost: tuple[Tombstone, ...] = ()
+
+
+class ExportTask(msgspec.Struct, frozen=True, kw_only=True):
+    """A range of seqs, both ends included, and where its records are."""
+
+    first_seq: int
+    last_seq: int
+    parts: tuple[Part, ...]
+    lost: tuple[Tombstone, ...] = ()
+
+    def name(self) -> str:
+        return f"{self.first_seq:020d}-{self.last_seq:020d}"
+
+
+def planned(job: ExportJob, store: Store, position: Position, topic: Topic) -> Manifest:
+    """A new export: which seqs, and how many in a file."""
+    (snapshot,) = position.topics
+    first_seq, last_seq = _asked_range(job, position, snapshot, topic)
+    lost = snapshot.lost_between(first_seq, min(last_seq, snapshot.floor - 1))
+    low, high = _FILE_ROWS
+    by_size = min(high, max(low, FILE_BYTES // row_bytes_of(topic)))
+    return Manifest(
+        attempt=OsDisk().random_id().hex(),
+        store_id=store.id,
+        asked=job,
+        position=position.offsets().encode(),
+        first_seq=max(first_seq, snapshot.floor),
+        last_seq=last_seq,
+        file_rows=job.file_rows or by_size,
+        lost=tuple(lost) if first_seq < snapshot.floor else (),
+    )
+
+
+def _asked_range(
+    job: ExportJob, position: Position, snapshot: Snapshot, topic: Topic
+) -> tuple[int, int]:
+    """The seqs that were asked for, both ends included."""
+    first_seq, last_seq = 1, snapshot.head_seq
+    if job.as_of.startswith("{"):
+        offsets = Offsets.decode(job.as_of)
+        offsets.check_store(position.store_id)
+        last_seq = split_planner.wanted_range(snapshot, (), offsets).last_seq
+    elif job.as_of:
+        last_seq = min(last_seq, topic.cursor_at(time_of(job.as_of) + 1))
+    if job.begin.isdecimal():
+        first_seq = max(1, int(job.begin))
+    elif job.begin:
+        first_seq = topic.cursor_at(time_of(job.begin)) + 1
+    if job.end.isdecimal():
+        last_seq = min(last_seq, int(job.end) - 1)
+    elif job.end:
+        last_seq = min(last_seq, topic.cursor_at(time_of(job.end)))
+    return first_seq, last_seq
+
+
+def check_same(manifest: Manifest, job: ExportJob, position: Position) -> None:
+    """Raise when the folder holds another export, or the topic is not what it was."""
+    (snapshot,) = position.topics
+    if (
+        without_places(manifest.asked) != without_places(job)
+        or manifest.store_id != position.store_id
+    ):
+        raise Invalid(
+            f"{job.to} holds an export of topic {manifest.asked.topic!r} that was asked for with "
+            "other options: repeat those to go on with it, or name another folder"
+        )
+    offset: Offset = Offsets.decode(manifest.position).topics[job.topic]
+    if offset.epoch < snapshot.created_us:
+        raise Conflict(
+            f"topic {job.topic!r} was made anew since this export began: name another folder"
+        )
+
+
+def without_places(job: ExportJob) -> ExportJob:
+    """What makes an export another one: all but where things are."""
+    return msgspec.structs.replace(job, store="", to="", lake="")
+
+
+def tasks_of(manifest: Manifest, position: Position) -> Iterator[ExportTask]:
+    """All ranges of an export, as a position of today knows their records."""
+    (snapshot,) = position.topics
+    for first_seq in range(manifest.first_seq, manifest.last_seq + 1, manifest.file_rows):
+        last_seq = min(first_seq + manifest.file_rows - 1, manifest.last_seq)
+        wanted = split_planner.Range(max(first_seq, snapshot.floor), last_seq)
+        found: list[Part] = []
+        if wanted.first_seq <= wanted.last_seq:
+            found += split_planner.file_parts(position, snapshot, wanted, ())[0]
+            found += split_planner.hot_parts(position, snapshot, wanted)
+        yield ExportTask(
+            first_seq=first_seq,
+            last_seq=last_seq,
+            parts=tuple(found),
+            lost=tuple(snapshot.lost_between(first_seq, last_seq)),
+        )
+
+
+def row_bytes_of(topic: Topic) -> int:
+    """Payload of a record, on average."""
+    numbers = topic.statistics()
+    return max(1, numbers.payload_bytes // max(1, numbers.count))
+
+
+def _one_of(name: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise Invalid(f"{name} is {', '.join(filter(None, known))}, not {value!r}")

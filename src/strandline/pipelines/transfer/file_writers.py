@@ -1,0 +1,273 @@
+"""Records as files that others read: Parquet, CSV and JSON lines, one file or one for each folder.
+
+| | parquet | csv, jsonl |
+|---|---|---|
+| `seq` | 64-bit integer | number |
+| `ts` | timestamp, microseconds, UTC | RFC 3339: `2026-11-16T08:15:00.123456Z` |
+| `tag`, `node` | text | text |
+| `key`, `meta` | bytes; text unless data is `binary` | base64; text unless data is `binary` |
+| `data`, as `binary` | bytes | base64 |
+| `data`, as `text` | text | text |
+| `data`, as `json` | columns (``pipelines/splits/flatten_json.py``) | csv the same; jsonl the JSON
+itself |
+
+In CSV null is nothing at all, and empty text is ``""``.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv, parquet
+
+from strandline.errors import Invalid
+from strandline.pipelines.splits import record_schema as named
+from strandline.pipelines.splits.flatten_json import Expanded, arrays_of
+from strandline.pipelines.transfer.json_rows import json_rows, json_values
+from strandline.platform.input_files import HIVE_NULL
+from strandline.platform.objectstore.protocol import is_key
+
+FORMATS = ("parquet", "csv", "jsonl")
+DATA_FORMS = ("binary", "text", "json")
+PARTITIONS = ("day", "hour", "tag")
+_GROUP_ROWS = 131_072
+_BYTES = ("key", "meta", "data")
+_MOMENTS = {"day": ("%Y-%m-%d",), "hour": ("%Y-%m-%d", "%H")}
+_raw = msgspec.json.Decoder(msgspec.Raw)
+
+
+class Rendering(msgspec.Struct, frozen=True, kw_only=True):
+    """How records become files."""
+
+    format: str
+    columns: tuple[str, ...]
+    """Columns of the record, in their order."""
+    data: str
+    partition_by: str = ""
+    expanded: tuple[Expanded, ...] = ()
+
+    def needed(self) -> tuple[str, ...]:
+        """The columns that must be read for it."""
+        also = {"day": "ts", "hour": "ts", "tag": "tag"}.get(self.partition_by)
+        return tuple(
+            name for name in named.RECORD if name in ("seq", *self.columns) or name == also
+        )
+
+    @property
+    def embeds(self) -> bool:
+        """Whether data is JSON in the middle of JSON."""
+        return self.format == "jsonl" and self.data == "json"
+
+    @property
+    def expands(self) -> bool:
+        return self.data == "json" and self.format != "jsonl" and "data" in self.columns
+
+    def kept(self) -> tuple[str, ...]:
+        """Columns of the record that are columns of a file: a folder's value is in its name."""
+        gone = {"tag"} if self.partition_by == "tag" else set()
+        gone |= {"data"} if self.expands else set()
+        return tuple(name for name in self.columns if name not in gone)
+
+
+class Rendered(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of one file."""
+
+    folder: str
+    rows: int
+    content: bytes
+
+
+def render(how: Rendering, batches: Iterator[pa.RecordBatch]) -> list[Rendered]:
+    """Files with the rows of some batches, in their order, a file for each folder."""
+    writers: dict[str, _Writer] = {}
+    for batch in batches:
+        for folder, rows in _by_folder(how, batch):
+            if folder not in writers:
+                writers[folder] = _WRITERS[how.format](how)
+            writers[folder].add(_shaped(how, rows))
+    return [writer.done(folder) for folder, writer in writers.items()]
+
+
+def _by_folder(how: Rendering, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    if not how.partition_by:
+        yield "", batch
+        return
+    names = _folders(how.partition_by, batch)
+    for folder in dict.fromkeys(names):  # in the order in which they come
+        yield folder, batch.filter(pa.array([name == folder for name in names]))
+
+
+def _folders(by: str, batch: pa.RecordBatch) -> list[str]:
+    if by == "tag":
+        return [_tag_folder(tag) for tag in batch.column("tag").to_pylist()]
+    parts = [pc.strftime(batch.column("ts"), form).to_pylist() for form in _MOMENTS[by]]
+    return [
+        f"day={row[0]}/" + "".join(f"hour={hour}/" for hour in row[1:])
+        for row in zip(*parts, strict=True)
+    ]
+
+
+def _tag_folder(tag: str | None) -> str:
+    if tag is None:
+        return f"tag={HIVE_NULL}/"
+    if not tag or not is_key(f"tag={tag}") or "/" in tag or tag == HIVE_NULL:
+        raise Invalid(
+            f"the tag {tag!r} cannot name a folder: only letters, digits and -_.= can; export "
+            "without partitions, or by day"
+        )
+    return f"tag={tag}/"
+
+
+def _shaped(how: Rendering, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns of a file with their types."""
+    names, arrays = [], []
+    for name in how.kept():
+        array = batch.column(name)
+        if name in _BYTES and not (how.embeds and name == "data"):
+            array = _readable(how, name, array, batch)
+        names.append(name)
+        arrays.append(array)
+    if how.expands:
+        seqs, data = batch.column("seq").to_pylist(), batch.column("data").to_pylist()
+        names += [each.column for each in how.expanded]
+        arrays += arrays_of(how.expanded, seqs, data)
+    return pa.record_batch(arrays, names=names)
+
+
+def _readable(how: Rendering, name: str, array: pa.Array, batch: pa.RecordBatch) -> pa.Array:
+    if how.data == "binary":
+        if how.format == "parquet":
+            return array
+        packed = [None if value is None else b64encode(value) for value in array.to_pylist()]
+        return pa.array(packed, pa.binary()).cast(pa.string())
+    try:
+        return array.cast(pa.string())
+    except pa.ArrowInvalid:
+        seqs = batch.column("seq").to_pylist()
+        for seq, value in zip(seqs, array.to_pylist(), strict=True):
+            try:
+                (value or b"").decode()
+            except UnicodeDecodeError:
+                raise Invalid(
+                    f"{name} of record {seq} is not text in UTF-8: export with data as binary"
+                ) from None
+        raise
+
+
+class _Writer(Protocol):
+    """Makes one file. Owned by one thread."""
+
+    def __init__(self, how: Rendering) -> None: ...
+
+    def add(self, batch: pa.RecordBatch) -> None: ...
+
+    def done(self, folder: str) -> Rendered: ...
+
+
+class _Parquet:
+    """Row groups of many rows, whatever sizes they come in."""
+
+    def __init__(self, how: Rendering) -> None:
+        del how
+        self._sink = pa.BufferOutputStream()
+        self._writer: Any = None
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = self._count = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(batch)
+        self._count += len(batch)
+        self._rows += len(batch)
+        if self._count >= _GROUP_ROWS:
+            self._write()
+
+    def done(self, folder: str) -> Rendered:
+        self._write()
+        self._writer.close()
+        content = self._sink.getvalue().to_pybytes()
+        return Rendered(folder=folder, rows=self._rows, content=content)
+
+    def _write(self) -> None:
+        if self._writer is None:
+            schema = self._waiting[0].schema
+            self._writer = parquet.ParquetWriter(self._sink, schema, compression="zstd")
+        if self._waiting:
+            table = pa.Table.from_batches(self._waiting)
+            self._writer.write_table(table, row_group_size=_GROUP_ROWS)
+        self._waiting, self._count = [], 0
+
+
+class _Csv:
+    """A line of names, then a line for each row."""
+
+    def __init__(self, how: Rendering) -> None:
+        del how
+        self._sink = pa.BufferOutputStream()
+        self._writer: Any = None
+        self._rows = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        made = _with_texts(batch)
+        if self._writer is None:
+            self._writer = csv.CSVWriter(self._sink, made.schema)
+        self._writer.write_batch(made)
+        self._rows += len(batch)
+
+    def done(self, folder: str) -> Rendered:
+        self._writer.close()
+        content = self._sink.getvalue().to_pybytes()
+        return Rendered(folder=folder, rows=self._rows, content=content)
+
+
+class _JsonLines:
+    """A JSON object in each line."""
+
+    def __init__(self, how: Rendering) -> None:
+        self._how = how
+        self._lines: list[bytes] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        names = batch.schema.names
+        values = [
+            _embedded(batch) if self._how.embeds and name == "data" else json_values(column, name)
+            for name, column in zip(names, batch.columns, strict=True)
+        ]
+        self._lines += json_rows(names, values)
+
+    def done(self, folder: str) -> Rendered:
+        content = b"\n".join([*self._lines, b""])
+        return Rendered(folder=folder, rows=len(self._lines), content=content)
+
+
+_WRITERS: dict[str, type[_Writer]] = {"parquet": _Parquet, "csv": _Csv, "jsonl": _JsonLines}
+
+
+def _with_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Times as text: what is written of them is ours to say."""
+    columns = [
+        pa.array(json_values(column, name), pa.string())
+        if pa.types.is_timestamp(column.type)
+        else column
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    ]
+    return pa.record_batch(columns, names=batch.schema.names)
+
+
+def _embedded(batch: pa.RecordBatch) -> Sequence[msgspec.Raw]:
+    seqs = batch.column("seq").to_pylist() if "seq" in batch.schema.names else None
+    made = []
+    for place, data in enumerate(batch.column("data").to_pylist()):
+        try:
+            data.decode()
+            _raw.decode(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            which = f"record {seqs[place]}" if seqs else "a record"
+            raise Invalid(f"{which} is no JSON ({error}): export data as text or binary") from None
+        line = msgspec.json.format(data, indent=-1) if b"\n" in data else data
+        made.append(msgspec.Raw(line))
+    return made

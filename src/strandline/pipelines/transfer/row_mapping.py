@@ -1,0 +1,260 @@
+"""Rows of files as records: which column becomes which field, and which rows cannot. Pure.
+
+``data`` is the whole row as JSON (``json_rows.py``) unless a column is named. A column of bytes or
+text is taken as it is, any other as its JSON. A line of JSON is its own encoding: it is kept as it
+stands, without the space around it.
+
+A row is bad when it has no data, is not what the format says, or has a field over its limit. It is
+told of with its file and number, and is never taken in part.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+import pyarrow as pa
+
+from strandline.config.settings import LimitSettings
+from strandline.errors import Invalid
+from strandline.ingest.staged_files import COLUMNS
+from strandline.log.append.batch import KEY_SIZE_MAX, META_SIZE_MAX, NODE_SIZE_MAX, TAG_SIZE_MAX
+from strandline.pipelines.transfer.csv_types import CsvType, typed_values
+from strandline.pipelines.transfer.json_rows import json_rows, json_text, json_values
+
+BAD_NAMED_MAX = 10
+"""Bad rows that a summary names."""
+
+_SIZES = {
+    "key": KEY_SIZE_MAX,
+    "tag": TAG_SIZE_MAX,
+    "node": NODE_SIZE_MAX,
+    "meta": META_SIZE_MAX,
+    "data": LimitSettings().record_bytes_max,
+}
+_TEXTS = ("tag", "node")
+_BYTES_LIKE = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
+_TEXT_LIKE = (pa.types.is_string, pa.types.is_large_string, pa.types.is_null)
+_raw_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_raw_value = msgspec.json.Decoder(msgspec.Raw)
+_text_value = msgspec.json.Decoder(str)
+
+
+class Fields(msgspec.Struct, frozen=True, kw_only=True):
+    """Columns by the fields that they become; what is not named stays empty."""
+
+    data: str = ""
+    """A column; the whole row as JSON when empty."""
+    key: str = ""
+    tag: str = ""
+    node: str = ""
+    meta: str = ""
+    tag_value: str = ""
+    """The tag of every record, instead of a column."""
+    node_value: str = ""
+    base64: bool = False
+    """Whether columns for data, key and meta hold base64, as an export to text writes them."""
+
+    def check(self) -> None:
+        for name in _TEXTS:
+            if getattr(self, name) and getattr(self, f"{name}_value"):
+                raise Invalid(f"{name} is a column or one value for all, not both")
+            if len(getattr(self, f"{name}_value").encode()) > _SIZES[name]:
+                raise Invalid(f"{name}_value has {_SIZES[name]} bytes at most")
+
+    def columns(self) -> dict[str, str]:
+        """Field by field the column that it comes from."""
+        named = {name: getattr(self, name) for name in COLUMNS.names}
+        return {name: column for name, column in named.items() if column}
+
+    def schema(self) -> pa.Schema:
+        """What the rows look like that are staged: the same for every file of an import."""
+        columns = self.columns()
+        values = {name for name in _TEXTS if getattr(self, f"{name}_value")}
+        wanted = {"data", *columns, *values}
+        return pa.schema([field for field in COLUMNS if field.name in wanted])
+
+
+class BadRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A row that cannot become a record."""
+
+    file: str
+    row: int
+    """Its line, or its place in a file without lines, from 1."""
+    reason: str
+
+
+class Tells(Protocol):
+    """Is told of bad rows."""
+
+    def tell(self, row: int, reason: str) -> None: ...
+
+
+class Bad:
+    """Bad rows of one task: the first is raised, or all are counted. Owned by one thread."""
+
+    def __init__(self, file: str, *, skip: bool, number: Callable[[int], int]) -> None:
+        """``number`` finds the row's number in its file; asked only for rows that are named."""
+        self._file = file
+        self._skip = skip
+        self._number = number
+        self.count = 0
+        self.named: list[BadRow] = []
+
+    def tell(self, row: int, reason: str) -> None:
+        self.count += 1
+        if not self._skip:
+            raise Invalid(
+                f"row {self._number(row)} of {self._file}: {reason}; nothing from here on was "
+                "imported: mend it, or leave bad rows out with on_bad skip"
+            )
+        if len(self.named) < BAD_NAMED_MAX:
+            self.named.append(BadRow(file=self._file, row=self._number(row), reason=reason))
+
+
+Folders = Sequence[tuple[str, str | None]]
+
+
+class Shaper:
+    """Makes records of the rows of one file. Owned by one thread."""
+
+    def __init__(
+        self,
+        fields: Fields,
+        folders: Folders,
+        bad: Tells,
+        types: Mapping[str, CsvType] | None = None,
+    ) -> None:
+        """``types`` are those of columns of text that hold something else."""
+        self._fields = fields
+        self._types = types or {}
+        self._columns = fields.columns()
+        self._folders = folders
+        self._bad = bad
+        self._schema = fields.schema()
+
+    def of_table(
+        self, table: pa.RecordBatch, rows: Sequence[int], broken: dict[int, str]
+    ) -> pa.RecordBatch:
+        """Records of rows of a table with these numbers; those that are broken say why."""
+        there = set(table.schema.names)
+        extra = [(name, value) for name, value in self._folders if name not in there]
+        names = [*table.schema.names, *(name for name, _ in extra)]
+        if len(set(names)) < len(names):
+            raise Invalid(f"the file has two columns of one name: {', '.join(names)}")
+        arrays = [
+            *table.columns,
+            *(pa.repeat(pa.scalar(v, pa.string()), len(table)) for _, v in extra),
+        ]
+        values: dict[str, list[Any]] = {}
+        for field, column in self._columns.items():
+            if column not in names:
+                raise Invalid(f"there is no column {column!r}: columns are {', '.join(names)}")
+            values[field] = _raw_values(arrays[names.index(column)], column)
+        if "data" not in values:
+            columns = [json_values(array, name) for array, name in zip(arrays, names, strict=True)]
+            for place, name in enumerate(table.schema.names):
+                if name in self._types:
+                    columns[place] = typed_values(columns[place], self._types[name])
+            values["data"] = json_rows(names, columns)
+        return self._made(values, rows, broken)
+
+    def of_lines(self, lines: Sequence[bytes], rows: Sequence[int]) -> pa.RecordBatch:
+        """Records of JSON values with these numbers."""
+        broken: dict[int, str] = {}
+        values: dict[str, list[Any]] = {name: [] for name in {"data", *self._columns}}
+        for place, line in enumerate(lines):
+            found: dict[str, Any] = {}
+            try:
+                found = self._of_line(line)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                broken[place] = f"it is not the JSON that was expected ({error})"
+            for name, column in values.items():
+                column.append(found.get(name))
+        return self._made(values, rows, broken)
+
+    def _of_line(self, line: bytes) -> dict[str, Any]:
+        line.decode()  # the decoder does not look into strings that it passes over
+        if not self._columns and not self._folders:
+            _raw_value.decode(line)
+            return {"data": line}
+        fields = _raw_fields.decode(line)
+        for name, value in self._folders:
+            fields.setdefault(name, msgspec.Raw(json_text(value)))
+        found: dict[str, Any] = {
+            field: _raw_field(fields.get(column)) for field, column in self._columns.items()
+        }
+        if "data" not in self._columns:
+            found["data"] = json_text(fields) if self._folders else line
+        return found
+
+    def _made(
+        self, values: dict[str, list[Any]], rows: Sequence[int], broken: dict[int, str]
+    ) -> pa.RecordBatch:
+        """Rows with the types of a record, without the bad ones."""
+        for field, column in values.items():
+            if self._fields.base64 and field in self._columns and field not in _TEXTS:
+                column[:] = [_unpacked(value, place, broken) for place, value in enumerate(column)]
+            _check(field, column, broken)
+        for place in sorted(broken):
+            self._bad.tell(rows[place], broken[place])
+        kept = [place for place in range(len(rows)) if place not in broken]
+        arrays = []
+        for field in self._schema:
+            if field.name in values:
+                column = values[field.name]
+                chosen = column if len(kept) == len(column) else [column[at] for at in kept]
+                arrays.append(pa.array(chosen, pa.binary()).cast(field.type))
+            else:
+                value = getattr(self._fields, f"{field.name}_value")
+                arrays.append(pa.repeat(pa.scalar(value, field.type), len(kept)))
+        return pa.record_batch(arrays, schema=self._schema)
+
+
+def _raw_values(array: pa.Array, name: str) -> list[Any]:
+    """A column as the bytes of its values."""
+    if isinstance(array.type, pa.BaseExtensionType):
+        array = array.storage
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if any(test(array.type) for test in (*_BYTES_LIKE, *_TEXT_LIKE)):
+        values: list[Any] = array.cast(pa.binary()).to_pylist()
+        return values
+    return [None if value is None else json_text(value) for value in json_values(array, name)]
+
+
+def _raw_field(raw: msgspec.Raw | None) -> bytes | None:
+    if raw is None:
+        return None
+    text = bytes(raw).strip()
+    if text == b"null":
+        return None
+    return _text_value.decode(text).encode() if text.startswith(b'"') else text
+
+
+def _unpacked(value: bytes | None, place: int, broken: dict[int, str]) -> bytes | None:
+    if value is None:
+        return None
+    try:
+        return b64decode(value, validate=True)
+    except (binascii.Error, ValueError) as error:
+        broken.setdefault(place, f"it is not base64 ({error})")
+        return None
+
+
+def _check(field: str, column: Sequence[bytes | None], broken: dict[int, str]) -> None:
+    size_max = _SIZES[field]
+    for place, value in enumerate(column):
+        if value is None:
+            if field == "data":
+                broken.setdefault(place, "it has no data")
+        elif len(value) > size_max:
+            broken.setdefault(place, f"its {field} of {len(value)} bytes is over {size_max}")
+        elif field in _TEXTS and not value.isascii():
+            try:
+                value.decode()
+            except UnicodeDecodeError:
+                broken.setdefault(place, f"its {field} is not text in UTF-8")

@@ -1,0 +1,152 @@
+"""Compares an event table with what its log folds into. Nothing is written but notes of tasks.
+
+    1 pin a position: the log, and the rows that the table has, files by their names
+    2 tasks find the records that change the table as a whole: versions and deletes
+    3 tasks fold a range of seqs each, and compare it with the table's rows
+    (pipelines/view_rebuild/table_verify_task.py)
+
+Rows that are deleted meanwhile leave the log, and look as if the table had too many. So when there
+is a difference, and records have left since, all is done again at a new position.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from strandline.errors import Conflict
+from strandline.log.files.layout import Layout
+from strandline.log.progress import Progress
+from strandline.log.read.snapshot import Snapshot
+from strandline.pipelines.delivery_client import lake_of
+from strandline.pipelines.engine import Chooser, Engine
+from strandline.pipelines.lake_selection import LakePlace, objects_at
+from strandline.pipelines.splits.snapshot_position import open_readonly, pin
+from strandline.pipelines.splits.split_reader import StoresOfThreads
+from strandline.pipelines.transfer.export_plan import row_bytes_of
+from strandline.pipelines.view_rebuild import table_verify_task
+from strandline.pipelines.view_rebuild.shuffle_task import Work
+from strandline.pipelines.view_rebuild.summary import Difference, RebuildSummary
+from strandline.pipelines.view_rebuild.table_verify_task import ChangeRecord, Changes, Compared
+from strandline.pipelines.view_rebuild.task_checkpoint import Kept
+from strandline.platform.clock import Clock
+from strandline.platform.disk import OsDisk
+from strandline.store import Store
+
+TABLE = "table"
+_TRIES = 3
+
+
+class TableRebuild:
+    """One run. Owned by one thread; the tasks run elsewhere."""
+
+    def __init__(
+        self,
+        store: str,
+        name: str,
+        lake: str,
+        views_url: str,
+        clock: Clock,
+        progress: Progress | None,
+    ) -> None:
+        self._store = store
+        self._lake = lake
+        self._views_url = views_url
+        self._clock = clock
+        self._progress = progress
+        self._place = LakePlace(url=lake_of(store, lake))
+        self._summary = RebuildSummary(store=store, kind=TABLE, name=name)
+
+    def run(self, engine: Engine | Chooser, *, rows_max: int) -> RebuildSummary:
+        begun_s = self._clock.monotonic()
+        summary = self._summary
+        for attempt in range(_TRIES):
+            summary.again = attempt
+            with open_readonly(self._store, self._lake, self._views_url) as opened:
+                topic = opened.views.maker(TABLE, summary.name).topics[0]
+                if callable(engine):
+                    engine = engine(topic.statistics().count * row_bytes_of(topic))
+                summary.engine = engine.name
+                snapshot = self._once(opened, engine, rows_max)
+            if summary.same or not self._has_left(snapshot):
+                summary.seconds = self._clock.monotonic() - begun_s
+                return summary
+        raise Conflict(
+            f"rows of {summary.name!r} were deleted whenever it was read: compare it when fewer are"
+        )
+
+    def _once(self, opened: Store, engine: Engine, rows_max: int) -> Snapshot:
+        summary = self._summary
+        view = opened.views.maker(TABLE, summary.name)
+        opened.views.open(TABLE, summary.name, {})
+        host = opened.views.shelf.host(TABLE, view.topics[0])
+        live = table_verify_task.live_of(host)
+        position = pin(opened, [summary.name], self._lake)
+        (snapshot,) = position.topics
+        work = Work(
+            place=self._place,
+            attempt="",
+            kind=TABLE,
+            views=view.topics[0].config.views,
+            strangers=(view.strangers(0),),
+        )
+        with objects_at(self._place, None) as lake, StoresOfThreads() as stores:
+            threads = stores if engine.in_process else None
+            objects = lake if engine.in_process else None
+            folder = Layout(self._store).rebuilds
+            kept = Kept(lake, OsDisk(), self._clock, folder, f"{TABLE}-{snapshot.topic_id}")
+            try:
+                look = partial(table_verify_task.find_changes, work, threads=threads)
+                parts = table_verify_task.changes_tasks(position, snapshot)
+                changes: list[ChangeRecord] = []
+                done, total = 0, sum(task.rows for task in parts)
+                for place, found in kept.run(engine, look, work, parts, Changes):
+                    changes += found.found
+                    done += parts[place].rows
+                    self._show("read", done, total)
+                changes.sort(key=lambda change: change.seq)
+                tasks = table_verify_task.range_tasks(position, snapshot, live, changes, rows_max)
+                act = partial(
+                    table_verify_task.compare_range, work, objects=objects, threads=threads
+                )
+                ranges: dict[int, Compared] = {}
+                for place, compared in kept.run(engine, act, work, tasks, Compared):
+                    ranges[place] = compared
+                    self._show("compare", len(ranges), len(tasks))
+                kept.finish(set())
+            finally:
+                kept.close()
+        self._tell(snapshot, [ranges[place] for place in sorted(ranges)])
+        summary.taken_over += kept.taken_over
+        return snapshot
+
+    def _tell(self, snapshot: Snapshot, ranges: list[Compared]) -> None:
+        summary = self._summary
+        summary.position = [snapshot.head_seq]
+        summary.ranges = len(ranges)
+        summary.records = summary.parts = sum(each.rebuilt for each in ranges)
+        summary.differences = [
+            Difference(
+                first=f"seq {each.first_seq}",
+                rebuilt=each.rebuilt,
+                live=each.live,
+                differing=each.differing,
+                names=[f"seq {seq}" for seq in each.seqs],
+            )
+            for each in ranges
+            if each.differing
+        ]
+
+    def _has_left(self, snapshot: Snapshot) -> bool:
+        """Whether records have left the log since."""
+        with open_readonly(self._store, self._lake, self._views_url) as later:
+            if self._summary.name not in later.topics():
+                return False
+            now = later.existing_topic(self._summary.name).snapshot()
+            before = snapshot.hidden()
+            return now.floor != snapshot.floor or bool(
+                {seq for seq in now.hidden() ^ before if seq <= snapshot.head_seq}
+            )
+
+    def _show(self, step: str, done: int, total: int) -> None:
+        if self._progress is not None:
+            self._progress(step, done, total)

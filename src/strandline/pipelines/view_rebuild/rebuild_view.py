@@ -1,0 +1,350 @@
+"""Recomputes a view from its log, and compares it with the saved one or puts it in its place.
+
+    1 pin a position of the view's topics, beside the store's writer if there is one
+    2 tasks read parts of the log and leave what the view needs, sorted by key
+    (pipelines/view_rebuild/shuffle_task.py)
+    3 tasks fold ranges of keys, with the folds of the store itself
+    (pipelines/view_rebuild/reduce_task.py)
+    4 compare:  the same ranges of the view as the store has it, a checksum each
+      replace:  the states of all ranges as one, staged, and handed to the store's writer, which
+                loads it beside the one in use and folds in what came since
+                (ingest/view_handoff_job.py)
+
+What is compared with is the saved state, brought up to the position with the log, as a process
+would have it that opens the store. Records that left the log meanwhile may make a difference that
+is none; then all is done again, at a new position.
+
+Everything that tasks write lies in the lake, is seen by nobody, and goes at the end. Killed at any
+point, a run leaves that, and notes of the tasks that were done; the next run of the view takes over
+what is the same for it (pipelines/view_rebuild/task_checkpoint.py), and what nobody takes over the
+store removes after a week. A state that was handed over is taken whole or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from pyroaring import BitMap64
+
+from strandline.errors import Conflict, Corrupt, Invalid, NotFound
+from strandline.ingest.view_handoff_codec import Handover
+from strandline.log.files.layout import Layout
+from strandline.log.progress import Progress
+from strandline.log.read.snapshot import Snapshot
+from strandline.pipelines.delivery_client import PATIENCE_S, lake_of
+from strandline.pipelines.engine import Chooser, Embedded, Engine
+from strandline.pipelines.lake_selection import LakePlace, objects_at
+from strandline.pipelines.splits.snapshot_position import open_readonly, path_of, pin
+from strandline.pipelines.splits.split_reader import StoresOfThreads
+from strandline.pipelines.transfer.export_plan import row_bytes_of
+from strandline.pipelines.view_handoff_client import hand_over
+from strandline.pipelines.view_rebuild import merge_states, planner, range_checksums
+from strandline.pipelines.view_rebuild.partitioning import recipe_of
+from strandline.pipelines.view_rebuild.rebuild_table import TABLE, TableRebuild
+from strandline.pipelines.view_rebuild.reduce_task import Folded, FoldTask, fold_range, read_marks
+from strandline.pipelines.view_rebuild.shuffle_task import PIECE_ROWS, Gathered, Work, gather
+from strandline.pipelines.view_rebuild.summary import Difference, RebuildSummary
+from strandline.pipelines.view_rebuild.task_checkpoint import Kept
+from strandline.platform.clock import Clock, SystemClock
+from strandline.platform.disk import OsDisk
+from strandline.store import Store
+from strandline.views.view import Told
+from strandline.views.view_registry import ViewMaker
+from strandline.views.view_runner import Saved, gaps_of
+
+ROWS_MAX = 250_000
+"""Rows of a range that one task folds: all of it is in memory then."""
+NAMES_MAX = 5
+"""Differing parts of a range that are named."""
+_TRIES = 3
+
+
+def rebuild(
+    store: str | Store,
+    kind: str,
+    name: str,
+    *,
+    replace: bool = False,
+    engine: Engine | Chooser | None = None,
+    lake: str = "",
+    views_url: str = "",
+    rows_max: int = ROWS_MAX,
+    patience_s: float = PATIENCE_S,
+    progress: Progress | None = None,
+) -> RebuildSummary:
+    """Fold a view from the log; compare it with the saved one, or ``replace`` that.
+
+    An event table is compared alone: its files are the store's own.
+
+    ``engine`` runs the tasks: ``Embedded()`` unless told otherwise, or a function that chooses one
+    by the bytes of the log. ``lake`` and ``views_url`` are those of the store's settings. A task
+    folds about ``rows_max`` rows in memory. ``patience_s`` is how long the store's writer may take
+    before it begins to load what replaces the view.
+    """
+    if kind == TABLE:
+        if replace:
+            raise Invalid(
+                "the files of an event table are written by its store alone: compare it here, and "
+                f"have the store fold it again with strandline view rebuild table {name}"
+            )
+        tables = TableRebuild(path_of(store), name, lake, views_url, SystemClock(), progress)
+        return tables.run(engine or Embedded(), rows_max=rows_max)
+    recipe_of(kind)
+    run = _Rebuild(path_of(store), kind, name, lake, views_url, SystemClock(), progress)
+    return run.run(engine or Embedded(), replace=replace, rows_max=rows_max, patience_s=patience_s)
+
+
+class _Rebuild:
+    """One run. Owned by one thread; the tasks run elsewhere."""
+
+    def __init__(
+        self,
+        store: str,
+        kind: str,
+        name: str,
+        lake: str,
+        views_url: str,
+        clock: Clock,
+        progress: Progress | None,
+    ) -> None:
+        self._store = store
+        self._lake = lake
+        self._views_url = views_url
+        self._clock = clock
+        self._progress = progress
+        self._summary = RebuildSummary(store=store, kind=kind, name=name)
+        self._summary.differences = []
+        self._place = LakePlace(url=lake_of(store, lake))
+        self._kept: Kept | None = None
+        self._handed_over: set[str] = set()
+
+    def run(
+        self, engine: Engine | Chooser, *, replace: bool, rows_max: int, patience_s: float
+    ) -> RebuildSummary:
+        begun_s = self._clock.monotonic()
+        with objects_at(self._place, None) as self._objects:
+            try:
+                self._try(engine, replace=replace, rows_max=rows_max)
+                self._forget()  # before it is handed over: those files are the store's then
+            except (Corrupt, NotFound):  # perhaps of what an earlier run has left
+                self._forget()
+                raise
+            finally:  # any other failure, and the next run goes on with what is done
+                if self._kept is not None:
+                    self._kept.close()
+        if replace:
+            self._deliver(patience_s)
+        self._summary.seconds = self._clock.monotonic() - begun_s
+        return self._summary
+
+    def _try(self, engine: Engine | Chooser, *, replace: bool, rows_max: int) -> None:
+        summary = self._summary
+        for attempt in range(_TRIES):
+            summary.again = attempt
+            with open_readonly(self._store, self._lake, self._views_url) as opened:
+                found = _Pinned(opened, summary.kind, summary.name, self._lake)
+                chosen = engine(found.size) if callable(engine) else engine
+                engine, summary.engine = chosen, chosen.name
+                if self._once(opened, found, chosen, replace=replace, rows_max=rows_max):
+                    return
+        raise Conflict(
+            f"records of {summary.name!r} left the log whenever it was read: rebuild when "
+            "less is written, or raise views.checkpoint_interval_s of its store"
+        )
+
+    def _kept_of(self, found: _Pinned) -> Kept:
+        """What tasks have left; made when it is known which view this is."""
+        if self._kept is None:
+            view = f"{self._summary.kind}-{found.snapshots[0].topic_id}"
+            folder = Layout(self._store).rebuilds
+            self._kept = Kept(self._objects, OsDisk(), self._clock, folder, view)
+        return self._kept
+
+    def _forget(self) -> None:
+        if self._kept is not None:
+            self._kept.finish(self._handed_over)
+            self._summary.taken_over = self._kept.taken_over
+
+    def _once(
+        self, opened: Store, found: _Pinned, engine: Engine, *, replace: bool, rows_max: int
+    ) -> bool:
+        """Do it; False when it has to be done again."""
+        summary = self._summary
+        pieces = min(PIECE_ROWS, max(1, rows_max // 4))  # by which ranges can be cut
+        work = found.work(self._place, OsDisk().random_id().hex(), pieces)
+        gathered = self._gather(engine, work, found)
+        read = _union(found.snapshots, gathered)
+        summary.records = sum(map(len, read.values()))
+        summary.position = [snapshot.head_seq for snapshot in found.snapshots]
+        with open_readonly(self._store, self._lake) as later:
+            gone = planner.left_since(later, found.snapshots, list(read.values()))
+        if gone is None:
+            return False
+        tasks = planner.fold_tasks(
+            [each for _, each in gathered],
+            gone,
+            rows_max=rows_max,
+            compares=not replace,
+            replaces=replace,
+        )
+        folded = self._fold(engine, work, tasks)
+        if replace:
+            dead = BitMap64()
+            for _, each in gathered:
+                dead |= BitMap64.deserialize(each.dead) if each.dead else BitMap64()
+            self._join(work, found, folded, dead)
+            return True
+        self._compare(opened, folded)
+        return summary.same or not any(gone)
+
+    def _gather(self, engine: Engine, work: Work, found: _Pinned) -> list[tuple[int, Gathered]]:
+        """The source and the result of each task."""
+        kept = self._kept_of(found)
+        tasks = planner.gather_tasks(found.position, found.snapshots)
+        objects = self._objects if engine.in_process else None
+        results: dict[int, Gathered] = {}
+        done, total = 0, sum(task.rows for task in tasks)
+        with StoresOfThreads() as opened:
+            threads = opened if engine.in_process else None
+            act = partial(gather, work, objects=objects, threads=threads)
+            for place, result in kept.run(engine, act, work, tasks, Gathered):
+                results[place] = result
+                done += tasks[place].rows
+                self._show("read", done, total)
+        return [(tasks[place].source, results[place]) for place in sorted(results)]
+
+    def _fold(self, engine: Engine, work: Work, tasks: Sequence[FoldTask]) -> list[Folded]:
+        objects = self._objects if engine.in_process else None
+        results: dict[int, Folded] = {}
+        done, total = 0, sum(task.rows for task in tasks)
+        assert self._kept is not None, "it has gathered"
+        act = partial(fold_range, work, objects=objects)
+        for place, result in self._kept.run(engine, act, work, tasks, Folded):
+            results[place] = result
+            done += tasks[place].rows
+            self._show("fold", done, total)
+        self._summary.ranges = len(tasks)
+        return [results[place] for place in sorted(results)]
+
+    def _join(self, work: Work, found: _Pinned, folded: Sequence[Folded], dead: BitMap64) -> None:
+        files = merge_states.join(self._objects, work.attempt, work.kind, folded)
+        self._handed_over = {file.key for file in files}
+        self._summary.pages = sum(file.rows for file in files)
+        self._made = Handover(
+            store_id=found.position.store_id,
+            kind=work.kind,
+            name=self._summary.name,
+            attempt=work.attempt,
+            made_us=self._clock.now_us(),
+            saved=found.saved(merge_states.joined_state(work.kind, folded, dead)),
+            files=files,
+        )
+
+    def _deliver(self, patience_s: float) -> None:
+        begun_s = self._clock.monotonic()
+        hand_over(
+            self._store,
+            self._made,
+            lake=self._lake,
+            views_url=self._views_url,
+            patience_s=patience_s,
+            clock=self._clock,
+        )
+        self._summary.replaced = True
+        self._summary.load_seconds = self._clock.monotonic() - begun_s
+
+    def _compare(self, opened: Store, folded: Sequence[Folded]) -> None:
+        summary = self._summary
+        summary.differences = []
+        summary.parts = sum(each.parts for each in folded)
+        ranges = [(each, place) for each in folded for place in range(len(each.ranges))]
+        counted = [each.ranges[place] for each, place in ranges]
+        summary.ranges = len(counted)
+        opened.views.open(summary.kind, summary.name, {})
+        host = opened.views.shelf.host(summary.kind, opened.existing_topic(summary.name))
+        with host.reading() as fold:
+            for number, (first, following) in enumerate(range_checksums.bounds(counted)):
+                live = range_checksums.count_range(fold, first, following)
+                mine = counted[number] if counted else range_checksums.Counted(b"", 0, live.digest)
+                if (live.count, live.digest) != (mine.count, mine.digest):
+                    marks = []
+                    if counted:
+                        each, place = ranges[number]
+                        marks = read_marks(self._objects, each.marks)[place]
+                    summary.differences.append(_difference(fold, marks, mine, live, following))
+                self._show("compare", number + 1, len(counted))
+
+    def _show(self, step: str, done: int, total: int) -> None:
+        if self._progress is not None:
+            self._progress(step, done, total)
+
+
+class _Pinned:
+    """A view at a position."""
+
+    def __init__(self, store: Store, kind: str, name: str, lake: str) -> None:
+        self._view: ViewMaker = store.views.maker(kind, name)
+        names = [topic.name for topic in self._view.topics]
+        self.position = pin(store, names, lake)
+        by_name = {snapshot.name: snapshot for snapshot in self.position.topics}
+        self.snapshots: list[Snapshot] = [by_name[each] for each in names]
+        self._gaps = gaps_of(self._view.topics, [each.head_seq for each in self.snapshots])
+        self.size = sum(
+            topic.statistics().count * row_bytes_of(topic) for topic in self._view.topics
+        )
+
+    def work(self, place: LakePlace, attempt: str, piece_rows: int) -> Work:
+        view = self._view
+        return Work(
+            place=place,
+            attempt=attempt,
+            kind=view.kind,
+            views=view.topics[0].config.views,
+            strangers=tuple(view.strangers(source) for source in range(len(view.topics))),
+            piece_rows=piece_rows,
+        )
+
+    def saved(self, state: bytes) -> Saved:
+        return Saved(
+            space=0,
+            config=self._view.config,
+            topics=[topic.identity for topic in self._view.topics],
+            applied=[snapshot.head_seq for snapshot in self.snapshots],
+            gaps=self._gaps,
+            state=state,
+        )
+
+
+def _union(
+    snapshots: Sequence[Snapshot], gathered: Sequence[tuple[int, Gathered]]
+) -> dict[int, BitMap64]:
+    """By source: all records that were read."""
+    found = {source: BitMap64() for source in range(len(snapshots))}
+    for source, each in gathered:
+        found[source] |= BitMap64.deserialize(each.seqs)
+    return found
+
+
+def _difference(
+    fold: Told,
+    marks: Sequence[range_checksums.Marked],
+    rebuilt: range_checksums.Counted,
+    live: range_checksums.Counted,
+    following: bytes | None,
+) -> Difference:
+    shown = (range_checksums.marked(seen) for seen in fold.seen(live.first or None, following))
+    names = range_checksums.differing(marks, shown)
+    return Difference(
+        first=_text(rebuilt.first),
+        rebuilt=rebuilt.count,
+        live=live.count,
+        differing=len(names),
+        names=[_text(name) for name in names[:NAMES_MAX]],
+    )
+
+
+def _text(name: bytes) -> str:
+    """A name to show: as it is when it is text, else in hex."""
+    text = name.decode(errors="replace")
+    return text if text.isprintable() and "\ufffd" not in text else name.hex()

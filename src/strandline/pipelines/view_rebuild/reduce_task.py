@@ -1,0 +1,182 @@
+"""A task that folds one range of keys: all its records, in order, with the fold that stores have.
+
+The fold has a scratch reservoir in memory and no bound on it: a range is as large as memory allows,
+by how many rows the driver gives it. What it comes to is left as staged pages, as what can be seen
+of it, or both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+from xxhash import xxh3_64_digest
+
+from strandline.config.memory_budget import Share
+from strandline.errors import Corrupt
+from strandline.ingest import staged_files, view_handoff_codec
+from strandline.ingest.delivery_codec import Staged
+from strandline.pipelines.lake_selection import objects_at
+from strandline.pipelines.view_rebuild import range_checksums
+from strandline.pipelines.view_rebuild.partitioning import recipe_of
+from strandline.pipelines.view_rebuild.range_checksums import Counted, Marked
+from strandline.pipelines.view_rebuild.shuffle_task import Piece, Work, fetch
+from strandline.platform.clock import SystemClock
+from strandline.platform.objectstore.cloud import open_objects
+from strandline.platform.objectstore.protocol import Objects
+from strandline.reservoir.reservoir import Reservoir
+from strandline.views.lazy import load_kinds
+from strandline.views.series import merge_states as series
+from strandline.views.view import SPACES, Rows, Told, World
+
+_ROWS_AT_ONCE = 10_000
+_PLENTY = 1 << 40
+_CHECKSUM_BYTES = 8
+
+
+class FoldTask(msgspec.Struct, frozen=True, kw_only=True):
+    """A range of keys, and where its records are."""
+
+    place: int
+    first: bytes | None
+    next: bytes | None
+    pieces: tuple[Piece, ...]
+    gone: tuple[bytes, ...]
+    """By source: seqs that have left the log since it was read, as roaring bitmaps."""
+    compares: bool
+    replaces: bool
+
+    @property
+    def rows(self) -> int:
+        return sum(piece.rows for piece in self.pieces)
+
+
+class Folded(msgspec.Struct, frozen=True, kw_only=True):
+    """What a range has come to."""
+
+    state: bytes = b""
+    files: tuple[Staged, ...] = ()
+    """Its pages, numbered from space 0 on."""
+    ranges: tuple[Counted, ...] = ()
+    marks: str = ""
+    """The object that has every part of them, as MessagePack behind its checksum."""
+    parts: int = 0
+
+
+def fold_range(work: Work, task: FoldTask, *, objects: Objects | None = None) -> Folded:
+    """The work of a task."""
+    scratch = Reservoir(open_objects("memory://"), start_jobs=False)
+    with closing(scratch), objects_at(work.place, objects) as lake:
+        session = scratch.session()
+        kind = load_kinds()[work.kind]
+        fold: Told = kind.fold(work.config, _world())
+        begin = series.begin(task.place) if work.kind == "series" else b""
+        fold.load(session, SPACES, begin)
+        for source, rows in _rows(work, lake, task):
+            fold.apply(source, rows)
+        told = _told(work, lake, fold, task.first) if task.compares else Folded()
+        if not task.replaces:
+            return told
+        state = fold.save(session)
+        session.commit()
+        files = _stage(work, lake, scratch)
+        return msgspec.structs.replace(told, state=state, files=files)
+
+
+def read_marks(lake: Objects, key: str) -> list[list[Marked]]:
+    """The parts of each range that a task has counted."""
+    data = lake.get(key)
+    body = data[_CHECKSUM_BYTES:]
+    if xxh3_64_digest(body) != data[:_CHECKSUM_BYTES]:
+        raise Corrupt("what a task has counted fails its checksum", path=f"{lake.name}/{key}")
+    return msgspec.msgpack.decode(body, type=list[list[Marked]])
+
+
+def _told(work: Work, lake: Objects, fold: Told, first: bytes | None) -> Folded:
+    ranges: list[Counted] = []
+    marks: list[list[Marked]] = []
+    waiting = []
+    for seen in fold.seen(None if first is None else recipe_of(work.kind).shown + first):
+        waiting.append(seen)
+        if len(waiting) == range_checksums.RANGE_PARTS:
+            ranges += range_checksums.count(waiting)
+            marks.append([range_checksums.marked(each) for each in waiting])
+            waiting = []
+    if waiting:
+        ranges += range_checksums.count(waiting)
+        marks.append([range_checksums.marked(each) for each in waiting])
+    key = work.key("marks")
+    body = msgspec.msgpack.encode(marks)
+    lake.put(key, xxh3_64_digest(body) + body)
+    return Folded(ranges=tuple(ranges), marks=key, parts=sum(each.count for each in ranges))
+
+
+def _stage(work: Work, lake: Objects, scratch: Reservoir) -> tuple[Staged, ...]:
+    begin = SPACES << 32
+
+    def pages() -> Iterator[tuple[int, bytes]]:
+        for page_id in scratch.page_ids(begin, begin * 2):
+            page = scratch.read(page_id)
+            assert page is not None, "a page that was just listed"
+            yield page_id - begin, page
+
+    # A task that is tried again names its files anew.
+    names = work.key("pages").removesuffix(".arrow")
+    batches = view_handoff_codec.batches_of(pages())
+    return staged_files.stage(lake, lambda part: f"{names}-{part:05d}.arrow", batches)
+
+
+def _rows(work: Work, lake: Objects, task: FoldTask) -> Iterator[tuple[int, Rows]]:
+    """The records of the range by source, in the order of their seqs."""
+    recipe = recipe_of(work.kind)
+    for source in sorted({piece.source for piece in task.pieces}):
+        mine = [piece for piece in task.pieces if piece.source == source]
+        mine.sort(key=lambda piece: piece.first_seq)
+        tables: Iterator[pa.Table] = (
+            _within(fetch(lake, piece), piece, task, source) for piece in mine
+        )
+        if recipe.maps:  # sorted by key: all of them together give the order of seqs
+            whole = pa.concat_tables(list(tables))
+            tables = iter([whole.take(pc.sort_indices(whole["seq"]))])
+        kept = recipe.kept(work.config, source)
+        instead = bytes(kept + 1) if kept < 1 << 30 else b""
+        for table in tables:
+            for first in range(0, len(table), _ROWS_AT_ONCE):
+                yield source, _as_rows(table.slice(first, _ROWS_AT_ONCE), instead)
+
+
+def _within(table: pa.Table, piece: Piece, task: FoldTask, source: int) -> pa.Table:
+    """The rows of a piece that are in the range and still in the log."""
+    if piece.first is not None and piece.last is not None:
+        if task.first is not None and piece.first < task.first:
+            table = table.filter(pc.greater_equal(table["key"], pa.scalar(task.first, pa.binary())))
+        if task.next is not None and piece.last >= task.next:
+            table = table.filter(pc.less(table["key"], pa.scalar(task.next, pa.binary())))
+    if task.gone[source] and len(table):
+        gone = pa.array(list(BitMap64.deserialize(task.gone[source])), pa.int64())
+        table = table.filter(pc.invert(pc.is_in(table["seq"], value_set=gone)))
+    return table
+
+
+def _as_rows(table: pa.Table, instead: bytes) -> Rows:
+    """Columns as folds take them; data that was left behind is told by its length alone."""
+    data = table["data"].to_pylist()
+    if table["data"].null_count:
+        data = [instead if each is None else each for each in data]
+    return Rows(
+        table["seq"].to_pylist(),
+        table["ts"].to_pylist(),
+        table["key"].to_pylist(),
+        (None,) * len(table),
+        table["meta"].to_pylist(),
+        data,
+    )
+
+
+def _world() -> World:
+    """What a fold may use here: memory, and no record of the log but those it is given."""
+    return World(SystemClock(), Share(_PLENTY), lambda _source, _seqs: [], None, _PLENTY)

@@ -1,0 +1,216 @@
+"""A task that reads a part of the log, and leaves what a fold needs of it, sorted by key.
+
+A run is one object: pieces behind each other, each an Arrow stream of its own with some thousand
+rows. Where each lies, and with which key it begins and ends, travels back with the task's result;
+so whoever folds a range of keys fetches the pieces that reach into it, and no other. Records that
+are for all ranges are in pieces of their own, in the order of their seqs.
+
+Of a key-value topic only the newest versions of a key that the history allows leave the task. Of
+the others only their seqs do: they are dead, whatever the rest of the log says, for what makes a
+version die is newer ones of its key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+from xxhash import xxh3_64_hexdigest
+
+from strandline.config.settings import MIB
+from strandline.config.view_config import ViewConfigs
+from strandline.errors import Corrupt
+from strandline.ingest.delivery_codec import STAGED
+from strandline.pipelines.lake_selection import LakePlace, objects_at
+from strandline.pipelines.splits import split_reader
+from strandline.pipelines.splits.split_reader import OF_THIS_WORKER, Part, StoresOfThreads
+from strandline.pipelines.view_rebuild.partitioning import COLUMNS, recipe_of
+from strandline.platform.disk import OsDisk
+from strandline.platform.objectstore.protocol import Objects
+
+PIECE_ROWS = 4096
+RUN_BYTES = 64 * MIB
+"""Rows that are sorted together, before they are compressed."""
+_WRITING = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """What all tasks of a rebuild share."""
+
+    place: LakePlace
+    attempt: str
+    kind: str
+    views: ViewConfigs
+    """Those of the topic, with the options of the view."""
+    strangers: tuple[tuple[bytes, ...], ...]
+    """By source: how records begin that are other views'."""
+    piece_rows: int = PIECE_ROWS
+
+    @property
+    def config(self) -> object:
+        return getattr(self.views, self.kind)
+
+    def key(self, what: str) -> str:
+        """The name of an object of this rebuild, which is nobody else's."""
+        return f"{STAGED}/rebuild-{self.attempt}-{what}-{OsDisk().random_id().hex()}.arrow"
+
+
+class GatherTask(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of the log."""
+
+    source: int
+    parts: tuple[Part, ...]
+    rows: int
+    """About."""
+
+
+class Piece(msgspec.Struct, frozen=True, kw_only=True):
+    """Some rows in a run, in the order of their keys, or all of them for every range."""
+
+    source: int
+    key: str
+    offset: int
+    size: int
+    rows: int
+    first_seq: int
+    first: bytes | None
+    last: bytes | None
+    """Keys; None when the rows are for every range."""
+    checksum: str
+
+
+class Gathered(msgspec.Struct, frozen=True, kw_only=True):
+    """What a task leaves."""
+
+    pieces: tuple[Piece, ...]
+    seqs: bytes
+    """The records that were read, as a roaring bitmap."""
+    dead: bytes = b""
+    """A roaring bitmap of versions that are beyond the history."""
+
+
+def gather(
+    work: Work,
+    task: GatherTask,
+    *,
+    objects: Objects | None = None,
+    threads: StoresOfThreads | None = None,
+) -> Gathered:
+    """The work of a task."""
+    stores = threads.mine() if threads else OF_THIS_WORKER
+    pieces: list[Piece] = []
+    dead = BitMap64()
+    seqs = BitMap64()
+    with objects_at(work.place, objects) as lake:
+        for table in _tables(split_reader.read(task.parts, COLUMNS, (), stores=stores)):
+            seqs.update(table["seq"].to_numpy().astype("<u8"))
+            pieces += _leave(work, lake, task.source, table, dead)
+    packed = dead.serialize() if dead else b""
+    return Gathered(pieces=tuple(pieces), seqs=seqs.serialize(), dead=packed)
+
+
+def fetch(lake: Objects, piece: Piece) -> pa.Table:
+    """The rows of a piece, as they were written."""
+    data = lake.get_range(piece.key, piece.offset, piece.size)
+    if xxh3_64_hexdigest(data) != piece.checksum:
+        data = lake.get_range(piece.key, piece.offset, piece.size)
+        if xxh3_64_hexdigest(data) != piece.checksum:
+            path = f"{lake.name}/{piece.key}"
+            raise Corrupt("a run has other bytes than were written", path=path, offset=piece.offset)
+    with pa.ipc.open_stream(pa.py_buffer(data)) as stream:
+        return stream.read_all()
+
+
+def _tables(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Rows in tables that can be sorted in memory."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        waiting.append(batch)
+        size += batch.nbytes
+        if size >= RUN_BYTES:
+            yield pa.Table.from_batches(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def _leave(work: Work, lake: Objects, source: int, table: pa.Table, dead: BitMap64) -> list[Piece]:
+    recipe = recipe_of(work.kind)
+    for mark in work.strangers[source]:
+        others = pc.fill_null(pc.starts_with(table["meta"], pattern=mark), False)
+        table = table.filter(pc.invert(others))
+    kept = recipe.kept(work.config, source)
+    short = pc.less_equal(pc.binary_length(table["data"]), min(kept, 2**31 - 1))
+    data = pc.if_else(short, table["data"], pa.scalar(None, pa.binary()))
+    stamps = table["ts"].cast(pa.int64())
+    table = table.set_column(4, "data", data).set_column(1, "ts", stamps)
+    common = table.filter(recipe.common(table))
+    keyed = table.filter(recipe.keyed(table))
+    if len(keyed):
+        keyed = keyed.take(pc.sort_indices(keyed, [("key", "ascending"), ("seq", "ascending")]))
+        keyed = _newest(keyed, recipe.newest(work.config), dead)
+    writing = _Run(work.key("run"), source, work.piece_rows)
+    writing.add(common, has_keys=False)
+    writing.add(keyed, has_keys=True)
+    return writing.put(lake)
+
+
+def _newest(table: pa.Table, count: int, dead: BitMap64) -> pa.Table:
+    """The last rows of each key, so many; the seqs of the others are noted."""
+    if not count or len(table) <= count:
+        return table
+    keys = table["key"].combine_chunks()
+    if isinstance(keys, pa.ChunkedArray):
+        keys = pa.concat_arrays(keys.chunks)
+    # A row has ``count`` newer ones of its key when the one so far behind it is of the same key.
+    same = pc.equal(keys[: len(keys) - count], keys[count:]).to_numpy(zero_copy_only=False)
+    if not same.any():
+        return table
+    over = np.append(same, np.zeros(count, dtype=bool))
+    dead.update(table["seq"].to_numpy()[over].astype("<u8"))
+    return table.filter(pa.array(~over))
+
+
+class _Run:
+    """One object in the making. Owned by one thread."""
+
+    def __init__(self, key: str, source: int, piece_rows: int) -> None:
+        self._rows = piece_rows
+        self._key = key
+        self._source = source
+        self._parts: list[bytes] = []
+        self._pieces: list[Piece] = []
+        self._size = 0
+
+    def add(self, table: pa.Table, *, has_keys: bool) -> None:
+        for first in range(0, len(table), self._rows):
+            rows = table.slice(first, self._rows).combine_chunks()
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, rows.schema, options=_WRITING) as writer:
+                writer.write_table(rows)
+            data = sink.getvalue().to_pybytes()
+            self._pieces.append(
+                Piece(
+                    source=self._source,
+                    key=self._key,
+                    offset=self._size,
+                    size=len(data),
+                    rows=len(rows),
+                    first_seq=rows["seq"][0].as_py(),
+                    first=rows["key"][0].as_py() if has_keys else None,
+                    last=rows["key"][-1].as_py() if has_keys else None,
+                    checksum=xxh3_64_hexdigest(data),
+                )
+            )
+            self._parts.append(data)
+            self._size += len(data)
+
+    def put(self, lake: Objects) -> list[Piece]:
+        if self._parts:
+            lake.put_stream(self._key, self._parts)
+        return self._pieces

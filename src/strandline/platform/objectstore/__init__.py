@@ -1,0 +1,1 @@
+"""Object stores: S3, Azure, GCS, local folders and memory behind one protocol."""

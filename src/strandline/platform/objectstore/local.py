@@ -1,0 +1,342 @@
+"""A local folder as an object store that survives power losses.
+
+    <folder>/<key>               an object
+    <folder>/.aside/<id>/LOCK    held while a writer lives
+    <folder>/.aside/<id>/<n>     its objects that are not there yet
+
+An object is written aside, synced, and given its name in one step: by a link, which fails when the
+name is taken (``create``), or by a rename (``put``); then its directory is synced. So a name never
+shows half an object, one of many creators wins, and what was acknowledged is there after a power
+loss. (The local store of the library behind ``cloud.py`` syncs nothing.)
+
+Who finds a name taken syncs its directory before saying so: nobody acts on an object that a power
+loss could still take away. A failed sync of bytes costs that file; the next try writes a new one.
+
+What a dead writer left aside is removed by the next writer; the lock tells the dead from the
+living. A folder that does not exist is an empty store, and made by the first write.
+
+Folders stay when their last object is deleted, until ``remove_folder``. A folder is removed only
+while it is empty, which the file system decides in one step. A writer that finds the folder of its
+object removed makes it again before the object gets its name. A folder that is the store of a
+living writer is not removed, because that writer relies on folders that it has synced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from strandline.errors import Denied, DiskFull, Invalid, NotFound, StrandlineError, Unavailable
+from strandline.platform.disk import Buffer, Disk, DurableFile, Lock, OsDisk, ReadFile
+from strandline.platform.objectstore.protocol import (
+    Created,
+    Info,
+    check_key,
+    check_prefix,
+    check_ranges,
+    check_writer,
+    chunks_of,
+    is_key,
+    recognise,
+    too_short,
+)
+from strandline.platform.system_errors import advice
+
+ASIDE = ".aside"
+LOCK = "LOCK"
+FOLDERS_KNOWN_MAX = 10_000
+FOLDER_TRIES = 16
+"""So often a folder is made again that others remove at the same time."""
+
+
+class FolderObjects:
+    """Objects as files of a folder. Safe from many threads and processes."""
+
+    def __init__(self, folder: str, disk: Disk) -> None:
+        self.name = folder
+        self._folder = folder.rstrip("/") or "/"
+        self._disk = disk
+        self._making = threading.Lock()
+        self._aside: str | None = None
+        self._alive: Lock | None = None
+        self._numbers = itertools.count()
+        self._synced_folders: set[str] = set()
+
+    @property
+    def real_folder(self) -> str | None:
+        """Where others can open the files; None on a simulated disk."""
+        return self._folder if isinstance(self._disk, OsDisk) else None
+
+    def create(self, key: str, data: Buffer, writer: str | None = None) -> Created:
+        check_writer(key, data, writer)
+        with self._writing(key):
+            file = self._begin(key)
+            try:
+                file.write([data])
+                self._commit(key, file.commit_new)
+                return Created(None, recognised=False)
+            except FileExistsError:
+                if self._disk.is_dir(self._path(key)):
+                    raise
+                self._disk.sync_dir(_parent(self._path(key)))
+            finally:
+                file.abandon()
+        return recognise(self, key, data)
+
+    def put(self, key: str, data: Buffer) -> int:
+        return self.put_stream(key, [data])
+
+    def put_file(self, key: str, file: ReadFile) -> int:
+        return self.put_stream(key, chunks_of(file))
+
+    def put_stream(self, key: str, chunks: Iterable[Buffer]) -> int:
+        size = 0
+        with self._writing(key):
+            file = self._begin(key)
+        try:
+            for chunk in chunks:
+                size += len(chunk)
+                with self._writing(key):
+                    file.write([chunk])
+            with self._writing(key):
+                self._commit(key, file.commit)
+        finally:
+            with contextlib.suppress(OSError):  # an aside that stays is removed another time
+                file.abandon()
+        return size
+
+    def get(self, key: str) -> bytes:
+        with self._reading(key):
+            return self._disk.read(self._path(key))
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        return self.get_ranges(key, [(start, length)])[0]
+
+    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        check_ranges(key, ranges)
+        with self._reading(key):
+            file = self._disk.open_read(self._path(key))
+            try:
+                return [_read(file, key, start, length) for start, length in ranges]
+            finally:
+                file.close()
+
+    def get_range_into(self, key: str, start: int, target: memoryview) -> None:
+        """As ``get_range``, into memory that the caller has: of a folder this saves a copy."""
+        check_ranges(key, [(start, len(target))])
+        with self._reading(key):
+            file = self._disk.open_read(self._path(key))
+            try:
+                if file.pread_into(target, start) < len(target):
+                    raise too_short(key, start, len(target), file.size())
+            finally:
+                file.close()
+
+    def head(self, key: str) -> Info:
+        with self._reading(key):
+            return self._info(key)
+
+    def list(self, prefix: str = "", start_after: str | None = None) -> Iterator[Info]:
+        return self._walk(check_prefix(prefix), start_after or "")
+
+    def delete(self, keys: Iterable[str]) -> None:
+        touched = set()
+        for key in keys:
+            path = self._path(key)
+            with self._writing(key):
+                if not self._disk.is_dir(path) and self._disk.exists(path):
+                    self._disk.remove(path)
+                    touched.add(_parent(path))
+        for folder in sorted(touched):
+            with self._writing(folder):
+                self._disk.sync_dir(folder)
+
+    def remove_folder(self, prefix: str) -> bool:
+        """Remove the folder of a prefix and those below it, as far as they hold no object; returns
+        whether all of them are gone. Objects that are created meanwhile stay, and so does a folder
+        that is the store of a living writer."""
+        path = f"{self._folder}/{check_prefix(prefix)}"
+        with self._writing(prefix):
+            if not self._disk.is_dir(path) or not self._remove_empty(path):
+                return False
+            self._disk.sync_dir(_parent(path))
+        return True
+
+    def close(self) -> None:
+        """Let go of what is aside. A later write begins again."""
+        with self._making:
+            self._synced_folders.clear()  # without our lock others may remove them
+            aside, alive, self._aside, self._alive = self._aside, self._alive, None, None
+            if aside is not None and alive is not None:
+                with contextlib.suppress(OSError):  # the next writer cleans up after us
+                    _remove_aside(self._disk, aside, alive)
+
+    def _begin(self, key: str) -> DurableFile:
+        path = self._path(key)
+        aside = self._own_aside()
+        self._make_folder(_parent(path))
+        return self._disk.create(path, aside=f"{aside}/{next(self._numbers)}")
+
+    def _make_folder(self, folder: str) -> None:
+        if folder not in self._synced_folders:
+            for last in range(FOLDER_TRIES):
+                try:
+                    self._disk.make_dirs(folder)
+                    break
+                except FileNotFoundError:  # its parent was removed before it was made
+                    if last == FOLDER_TRIES - 1:
+                        raise
+            if len(self._synced_folders) >= FOLDERS_KNOWN_MAX:
+                self._synced_folders.clear()
+            self._synced_folders.add(folder)
+
+    def _commit(self, key: str, commit: Callable[[], None]) -> None:
+        """Give an object its name, in a folder that others may have removed."""
+        folder = _parent(self._path(key))
+        for _ in range(FOLDER_TRIES - 1):
+            try:
+                return commit()
+            except FileNotFoundError:
+                self._synced_folders.discard(folder)
+                self._make_folder(folder)
+        commit()
+
+    def _remove_empty(self, path: str) -> bool:
+        """Whether the folder is gone, with all below it."""
+        names = self._disk.list_dir(path)
+        if ASIDE in names and not self._clean(f"{path}/{ASIDE}"):
+            return False
+        are_gone = [
+            self._disk.is_dir(f"{path}/{name}") and self._remove_empty(f"{path}/{name}")
+            for name in names
+        ]
+        if not all(are_gone):
+            return False
+        try:
+            self._disk.remove(path)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            return False  # an object came meanwhile
+        self._synced_folders.discard(path)
+        return True
+
+    def _own_aside(self) -> str:
+        with self._making:
+            if self._aside is None:
+                self._clean(f"{self._folder}/{ASIDE}")
+                while self._alive is None:
+                    aside = f"{self._folder}/{ASIDE}/{self._disk.random_id().hex()}"
+                    # None or gone: a cleaner took the new folder for that of a dead writer.
+                    with contextlib.suppress(FileNotFoundError):
+                        self._disk.make_dirs(aside)
+                        self._alive = self._disk.lock(f"{aside}/{LOCK}", b"")
+                    self._aside = aside
+            assert self._aside is not None
+            return self._aside
+
+    def _clean(self, asides: str) -> bool:
+        """Remove what dead writers left; whether there is nothing of a living one."""
+        for name in self._disk.list_dir(asides):
+            aside = f"{asides}/{name}"
+            with contextlib.suppress(OSError):  # another writer cleans as well
+                alone = self._disk.lock(f"{aside}/{LOCK}", b"")
+                if alone is not None:
+                    _remove_aside(self._disk, aside, alone)
+        return not self._disk.list_dir(asides)
+
+    def _walk(self, folder: str, after: str) -> Iterator[Info]:
+        with self._reading(folder):
+            path = f"{self._folder}/{folder}" if folder else self._folder
+            entries = sorted(self._entries(path))
+        for entry in entries:
+            key = f"{folder}/{entry}" if folder else entry
+            if key.endswith("/"):
+                if not after.startswith(key) and key < after:
+                    continue  # the whole folder comes before
+                yield from self._walk(key[:-1], after)
+            elif key > after:
+                try:
+                    with self._reading(key):
+                        info = self._info(key)
+                except NotFound:
+                    continue  # deleted meanwhile
+                yield info
+
+    def _entries(self, path: str) -> Iterator[str]:
+        """The names in a folder, those of folders with a slash: so they sort as keys do."""
+        try:
+            names = self._disk.list_dir(path)
+        except NotADirectoryError:
+            return
+        for name in names:
+            if is_key(name):
+                yield f"{name}/" if self._disk.is_dir(f"{path}/{name}") else name
+
+    def _info(self, key: str) -> Info:
+        path = self._path(key)
+        file = self._disk.open_read(path)
+        try:
+            if self._disk.is_dir(path):
+                raise IsADirectoryError(errno.EISDIR, "Is a directory", path)
+            return Info(key, file.size(), self._disk.modified_us(path), None)
+        finally:
+            file.close()
+
+    def _path(self, key: str) -> str:
+        return f"{self._folder}/{check_key(key)}"
+
+    @contextlib.contextmanager
+    def _reading(self, key: str) -> Iterator[None]:
+        try:
+            yield
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            raise NotFound(f"there is no object {key} in {self.name}") from None
+        except OSError as error:
+            raise _failure(error, f"{self.name}/{key}") from error
+
+    @contextlib.contextmanager
+    def _writing(self, key: str) -> Iterator[None]:
+        try:
+            yield
+        except (FileExistsError, IsADirectoryError, NotADirectoryError):
+            raise Invalid(
+                f"{key} in {self.name} cannot be: a key is never a folder of another key"
+            ) from None
+        except OSError as error:
+            raise _failure(error, f"{self.name}/{key}") from error
+
+
+def _read(file: ReadFile, key: str, start: int, length: int) -> bytes:
+    data = file.pread(length, start)
+    if len(data) < length:
+        raise too_short(key, start, length, file.size())
+    return data
+
+
+def _remove_aside(disk: Disk, aside: str, held: Lock) -> None:
+    """Remove the folder of a writer whose lock we hold."""
+    try:
+        for name in disk.list_dir(aside):
+            if name != LOCK:
+                disk.remove(f"{aside}/{name}")
+        disk.remove(f"{aside}/{LOCK}")
+    finally:
+        held.release()
+    disk.remove(aside)
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
+
+
+def _failure(error: OSError, where: str) -> StrandlineError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(f"no room for {where}: free space, then try again")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return Denied(f"{where} may not be used ({error.strerror}): check its rights")
+    then = advice(error, "look at the disk, then try again")
+    return Unavailable(f"{where} cannot be used ({error}): {then}")

@@ -1,0 +1,110 @@
+"""Patience with an object store: the one place where requests are repeated.
+
+Only ``Unreachable`` is answered by another try, a bounded number of times, with pauses that double
+and are stretched by chance. Every request may be repeated, because no object ever changes: reads
+and deletes give the same, a ``put`` stores the same bytes, a ``create`` recognises its own object
+(``protocol.py``). A listing goes on behind the last key it gave. A stream of chunks cannot be had
+twice: the store below repeats its parts, and what is then still unknown the caller is told.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TypeVar
+
+from strandline.config.settings import ObjectSettings
+from strandline.errors import Unreachable
+from strandline.platform.disk import Buffer, ReadFile
+from strandline.platform.objectstore.protocol import Created, Info, Objects
+from strandline.platform.objectstore.retry_policy import Attempts, PauseAfter
+from strandline.platform.remote_wait import remote_wait
+
+Answer = TypeVar("Answer")
+DELAY_S_MAX = 10.0
+
+
+class Retrying:
+    """An object store that is asked again when it does not answer. Safe from many threads."""
+
+    def __init__(self, objects: Objects, settings: ObjectSettings) -> None:
+        self.name = objects.name
+        self._objects = objects
+        self._settings = settings
+
+    def create(self, key: str, data: Buffer, writer: str | None = None) -> Created:
+        return self._patiently(lambda: self._objects.create(key, data, writer))
+
+    def put(self, key: str, data: Buffer) -> int:
+        return self._patiently(lambda: self._objects.put(key, data))
+
+    def put_file(self, key: str, file: ReadFile) -> int:
+        return self._patiently(lambda: self._objects.put_file(key, file))
+
+    def put_stream(self, key: str, chunks: Iterable[Buffer]) -> int:
+        with remote_wait():
+            return self._objects.put_stream(key, chunks)
+
+    def get(self, key: str) -> bytes:
+        return self._patiently(lambda: self._objects.get(key))
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        return self._patiently(lambda: self._objects.get_range(key, start, length))
+
+    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        return self._patiently(lambda: self._objects.get_ranges(key, ranges))
+
+    def head(self, key: str) -> Info:
+        return self._patiently(lambda: self._objects.head(key))
+
+    def delete(self, keys: Iterable[str]) -> None:
+        doomed = tuple(keys)
+        self._patiently(lambda: self._objects.delete(doomed))
+
+    def close(self) -> None:
+        self._objects.close()
+
+    def list(self, prefix: str = "", start_after: str | None = None) -> Iterator[Info]:
+        after = start_after
+        listing = self._objects.list(prefix, after)
+        while True:
+            try:
+                with remote_wait():
+                    info = next(listing, None)
+            except Unreachable:
+                info, listing = self._patiently(partial(_resumed, self._objects, prefix, after))
+            if info is None:
+                return
+            after = info.key
+            yield info
+
+    def _patiently(self, request: Callable[[], Answer]) -> Answer:
+        settings = self._settings
+        patience = Attempts(
+            _bounded(settings), first_s=settings.delay_s_first, longest_s=DELAY_S_MAX
+        )
+        for attempt in patience:
+            with attempt, remote_wait():
+                return request()
+        raise AssertionError("the last attempt returns or raises")
+
+
+def _bounded(settings: ObjectSettings) -> PauseAfter:
+    """Once more after ``Unreachable``, so many times and for so long."""
+    tries, began_s = 0, time.monotonic()
+
+    def pause_after(error: Exception) -> bool:
+        nonlocal tries
+        tries += 1
+        is_over = time.monotonic() - began_s >= settings.retry_s_max
+        return isinstance(error, Unreachable) and tries < settings.attempts_max and not is_over
+
+    return pause_after
+
+
+def _resumed(
+    objects: Objects, prefix: str, after: str | None
+) -> tuple[Info | None, Iterator[Info]]:
+    listing = objects.list(prefix, after)
+    return next(listing, None), listing

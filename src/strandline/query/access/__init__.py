@@ -1,0 +1,1 @@
+"""Users of the command language and their permissions."""

@@ -1,1 +1,0 @@
-"""Values of what the grammar reads: a function for each of its rules, called from inside out."""

@@ -1,0 +1,1 @@
+"""Execution: snapshots of tables are scanned, DuckDB calculates, results are returned."""

@@ -1,0 +1,95 @@
+"""A snapshot made of plain Arrow tables: rows that are in memory anyway.
+
+It answers as a table's own snapshot does, without files or indexes: whatever is asked for, all rows
+are handed out, and whoever asked filters them. So ``where`` and ``top`` change nothing but that
+``after`` holds. Remembered rows are asked through it, and so is every test that needs a table but
+no store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from strandline.errors import Invalid
+from strandline.lake.files.typed_columns import shape_of
+from strandline.schema import Schema
+from strandline.views.table.condition import Condition
+from strandline.views.table.external_scan import Apart
+from strandline.views.table.snapshot import SEQ, Facts, Top
+
+
+def columns_of(schema: Schema) -> pa.Schema:
+    """The columns of a table with this schema: those of every table, then its fields."""
+    return shape_of(schema, is_table=True).columns
+
+
+class ArrowReading:
+    """Rows in memory. Immutable; safe from many threads."""
+
+    def __init__(self, tables: Sequence[pa.Table]) -> None:
+        self._tables = list(tables)
+        self.facts = Facts(memory_rows=self.rows_max, rows=self.rows_max)
+
+    def tables(self) -> list[pa.Table]:
+        return list(self._tables)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        for table in self._tables:
+            yield from table.to_batches()
+
+    def apart(self) -> Apart:
+        return Apart(memory=self.tables())
+
+    @property
+    def rows_max(self) -> int:
+        return sum(table.num_rows for table in self._tables)
+
+    @property
+    def bytes_max(self) -> int:
+        return sum(table.nbytes for table in self._tables)
+
+
+class ArrowSnapshot:
+    """Tables of rows as a snapshot. Immutable; safe from many threads.
+
+    Each table has the columns of ``CORE`` and the schema's fields; strings may be dictionaries.
+    """
+
+    def __init__(
+        self, name: str, schema: Schema, tables: Sequence[pa.Table], *, position: int | None = None
+    ) -> None:
+        self.name = name
+        self.schema = schema
+        self.columns = columns_of(schema)
+        for table in tables:
+            missing = sorted(set(self.columns.names) - set(table.column_names))
+            if missing:
+                raise Invalid(f"rows of {name!r} lack columns of their schema: {missing}")
+        self._tables = [table for table in tables if table.num_rows]
+        self.rows = sum(table.num_rows for table in self._tables)
+        self.position = self._last_seq() if position is None else position
+
+    def read(
+        self,
+        columns: Sequence[str],
+        where: Condition | None = None,
+        *,
+        after: int = 0,
+        top: Top | None = None,
+    ) -> ArrowReading:
+        found = [_behind(table, after).select(list(columns)) for table in self._tables]
+        empty = pa.schema([self.columns.field(name) for name in columns]).empty_table()
+        return ArrowReading([table for table in found if table.num_rows] or [empty])
+
+    def _last_seq(self) -> int:
+        lasts = [pc.max(table[SEQ]).as_py() for table in self._tables]
+        return max(lasts, default=0)
+
+
+def _behind(table: pa.Table, after: int) -> pa.Table:
+    if after == 0:
+        return table
+    return table.filter(pc.greater(table[SEQ], pa.scalar(after, pa.uint64())))

@@ -1,0 +1,150 @@
+"""DuckDB as a calculator: it is handed tables of Arrow, is asked one question, and forgets them.
+
+There is one in-memory DuckDB for all questions of a store, and a cursor for each question, so that
+many threads can ask at once and share its threads and its memory. It has no way to the disk or the
+network, and does not see Python's variables: a text of SQL can ask for what was registered, nothing
+else. What does not fit in its memory is an error, not a file.
+
+Times are handed over without a zone (they are UTC): with one, DuckDB takes a way through its time
+zone extension that is twelve times slower.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+
+import duckdb
+import pyarrow as pa
+
+from strandline.config.settings import MIB
+from strandline.errors import MemoryPressure
+from strandline.platform.clock import Clock, SystemClock
+from strandline.platform.process import cores, tell_when_forked
+from strandline.query.execute.duckdb_connection import closed_off, left_to_parents
+from strandline.query.execute.interrupt import current
+from strandline.query.plan.sql_dialect import name as quoted
+
+MEMORY_MAX = 1024 * MIB
+
+_MOMENT = pa.timestamp("us")
+
+
+class Engine:
+    """Where questions are calculated. Safe from many threads."""
+
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        *,
+        threads: int | None = None,
+        memory_max: int = MEMORY_MAX,
+    ) -> None:
+        self.clock = clock or SystemClock()
+        self.memory_max = memory_max
+        self.threads = threads or cores()
+        self._lock = threading.Lock()
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        tell_when_forked(self)
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[Session]:
+        """For one question."""
+        cursor = self._opened().cursor()
+        interrupt = current()
+        try:
+            with interrupt.attached(cursor.interrupt):
+                yield Session(cursor)
+        except duckdb.InterruptException:
+            interrupt.check()
+            raise
+        except duckdb.OutOfMemoryException as error:
+            raise MemoryPressure(
+                f"the question needs more than the {self.memory_max // MIB} MiB it may have: "
+                "ask for fewer rows or groups, or give it more"
+            ) from error
+        finally:
+            cursor.close()
+
+    def close(self) -> None:
+        with self._lock:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def forked(self) -> None:
+        """DuckDB's threads are not in the child: it starts with another one."""
+        self._lock = threading.Lock()
+        if self._connection is not None:
+            left_to_parents.append(self._connection)
+        self._connection = None
+
+    def _opened(self) -> duckdb.DuckDBPyConnection:
+        with self._lock:
+            if self._connection is None:
+                self._connection = _connected(self.threads, self.memory_max)
+            return self._connection
+
+
+class Session:
+    """Relations of one question. Owned by one thread."""
+
+    def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        self._cursor = cursor
+
+    def register(self, relation: str, tables: Sequence[pa.Table]) -> None:
+        """Rows of all tables, which have the same columns; strings may be dictionaries in some."""
+        alike: dict[str, list[pa.Table]] = {}
+        for table in map(without_zones, tables):
+            alike.setdefault(str(table.schema.types), []).append(table)
+        parts = [pa.concat_tables(group) for group in alike.values()]
+        if len(parts) == 1:
+            self._cursor.register(relation, parts[0])
+            return
+        for place, part in enumerate(parts):
+            self._cursor.register(f"{relation}_{place}", part)
+        names = [quoted(f"{relation}_{place}").sql("duckdb") for place in range(len(parts))]
+        union = " UNION ALL ".join(f"FROM {name}" for name in names)
+        self._cursor.execute(
+            f"CREATE OR REPLACE TEMP VIEW {quoted(relation).sql('duckdb')} AS {union}"
+        )
+
+    def register_stream(
+        self, relation: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+    ) -> None:
+        """Rows that are read while the question is answered. They can be asked once."""
+        plain = without_zones(schema.empty_table()).schema
+        alike = (_alike(batch, plain) for batch in batches)
+        self._cursor.register(relation, pa.RecordBatchReader.from_batches(plain, alike))
+
+    def ask(self, sql: str) -> pa.Table:
+        return self._cursor.sql(sql).to_arrow_table()
+
+    def stream(self, sql: str, rows: int) -> pa.RecordBatchReader:
+        """An answer that is calculated while it is read."""
+        return self._cursor.sql(sql).to_arrow_reader(rows)
+
+
+def without_zones(table: pa.Table) -> pa.Table:
+    """The same moments, and nothing is copied."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type) and field.type.tz is not None:
+            chunks = [chunk.view(_MOMENT) for chunk in table.column(place).chunks]
+            table = table.set_column(place, field.name, pa.chunked_array(chunks, _MOMENT))
+    return table
+
+
+def _alike(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    table = without_zones(pa.Table.from_batches([batch])).cast(schema)
+    found: list[pa.RecordBatch] = table.combine_chunks().to_batches()
+    return found[0] if found else pa.RecordBatch.from_pylist([], schema)
+
+
+def _connected(threads: int, memory_max: int) -> duckdb.DuckDBPyConnection:
+    connection = closed_off(threads, max(memory_max, 64 * MIB))
+    # Every answer says how it is ordered; and last, nothing can be changed back.
+    for setting in ("TimeZone = 'UTC'", "preserve_insertion_order = false"):
+        connection.execute(f"SET {setting}")
+    connection.execute("SET lock_configuration = true")
+    return connection

@@ -1,0 +1,213 @@
+"""Commands as values: what ``parser.py`` makes of text. Pure.
+
+Places (``at``) are offsets in the text, for errors; -1 when a command was not parsed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from strandline.query.language.periods import Period
+from strandline.views.table.condition import Condition
+
+Direction = Literal["followed", "preceded"]
+Permission = Literal["READ", "WRITE"]
+
+
+class Name(msgspec.Struct, frozen=True):
+    """A name in a command, and where it stands; in a sequence maybe with its event."""
+
+    text: str
+    at: int = -1
+    event: str = ""
+
+
+class Define(msgspec.Struct, frozen=True, kw_only=True):
+    event: Name
+    fields: dict[str, str | list[str]]
+    version: int | None = None
+
+
+class StoreEvent(msgspec.Struct, frozen=True, kw_only=True):
+    event: Name
+    context: str
+    payload: bytes
+    """A JSON object, as it was written."""
+    payload_at: int = -1
+
+
+class Aggregate(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure over rows. ``count`` without a field counts rows, with one its values."""
+
+    function: Literal["count", "count_unique", "total", "avg", "min", "max"]
+    field: Name | None = None
+
+    @property
+    def column(self) -> str:
+        """What it is called in a result."""
+        return f"{self.function}_{self.field.text}" if self.field else self.function
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """A further event of a sequence, seen from the one before it."""
+
+    direction: Direction
+    event: Name
+    within_us: int | None = None
+    """How far away at most; both ends included."""
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True):
+    """QUERY or FIND."""
+
+    event: Name
+    steps: tuple[Step, ...] = ()
+    context: str | None = None
+    since: str | int | float | None = None
+    since_at: int = -1
+    using: Name | None = None
+    """The time field that SINCE, PER and sequences go by; the time of the append without one."""
+    returning: tuple[Name, ...] | None = None
+    """None and () are all fields."""
+    linked_by: Name | None = None
+    where: Condition | None = None
+    aggregates: tuple[Aggregate, ...] = ()
+    per: Period | None = None
+    by: tuple[Name, ...] = ()
+    order_by: Name | None = None
+    descending: bool = False
+    limit: int | None = None
+    offset: int | None = None
+    offset_at: int = -1
+
+
+class Replay(msgspec.Struct, frozen=True, kw_only=True):
+    """Events of one context, of one type or all, as they were appended."""
+
+    context: str
+    event: Name | None = None
+    since: str | int | float | None = None
+    since_at: int = -1
+    using: Name | None = None
+    returning: tuple[Name, ...] | None = None
+
+
+class Remember(msgspec.Struct, frozen=True, kw_only=True):
+    query: Query
+    alias: str
+    text: str
+    """The query as it was written."""
+    rows_max: int | None = None
+    """KEEP n ROWS."""
+    age_max_us: int | None = None
+    """KEEP 7 DAYS."""
+
+
+class Show(msgspec.Struct, frozen=True):
+    alias: str
+
+
+class Forget(msgspec.Struct, frozen=True):
+    alias: str
+
+
+class DeleteEvents(msgspec.Struct, frozen=True, kw_only=True):
+    """DELETE event [FOR context] [WHERE ...]: the rows are gone at once."""
+
+    event: Name
+    context: str | None = None
+    where: Condition | None = None
+
+
+class Explain(msgspec.Struct, frozen=True):
+    query: Query | Replay
+
+
+class Flush(msgspec.Struct, frozen=True):
+    pass
+
+
+class Ping(msgspec.Struct, frozen=True):
+    pass
+
+
+class Batch(msgspec.Struct, frozen=True):
+    commands: tuple[Command, ...]
+    texts: tuple[str, ...]
+
+
+class Metric(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a plot."""
+
+    aggregate: Aggregate
+    event: Name
+    then: Name | None = None
+    """Only events of the first kind that one of this kind follows, in the same context."""
+    where: Condition | None = None
+
+
+class Plot(msgspec.Struct, frozen=True, kw_only=True):
+    metrics: tuple[Metric, ...]
+    breakdown: tuple[Name, ...] = ()
+    over: Period | None = None
+    over_field: Name | None = None
+    top: int | None = None
+    top_by: Name | None = None
+
+
+class CreateUser(msgspec.Struct, frozen=True, kw_only=True):
+    user: str
+    key: str | None = None
+    roles: tuple[str, ...] = ()
+
+
+class RevokeKey(msgspec.Struct, frozen=True):
+    user: str
+
+
+class ListUsers(msgspec.Struct, frozen=True):
+    pass
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True):
+    permissions: tuple[Permission, ...]
+    events: tuple[Name, ...]
+    user: str
+
+
+class Revoke(msgspec.Struct, frozen=True, kw_only=True):
+    permissions: tuple[Permission, ...]
+    """None given: all."""
+    events: tuple[Name, ...]
+    user: str
+
+
+class ShowPermissions(msgspec.Struct, frozen=True):
+    user: str
+
+
+Command: TypeAlias = (
+    Define
+    | StoreEvent
+    | Query
+    | Replay
+    | Remember
+    | Show
+    | Forget
+    | DeleteEvents
+    | Explain
+    | Flush
+    | Ping
+    | Batch
+    | Plot
+    | CreateUser
+    | RevokeKey
+    | ListUsers
+    | Grant
+    | Revoke
+    | ShowPermissions
+)
+
+Arguments = dict[str, Any]

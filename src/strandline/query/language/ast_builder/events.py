@@ -1,0 +1,95 @@
+"""Commands about events themselves, and several commands at once, as values. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+from lark import Token
+
+from strandline.errors import Invalid
+from strandline.query.language.ast import Define, Flush, Name, Ping
+from strandline.query.language.ast_builder.clauses import Clause
+from strandline.query.language.ast_builder.tokens import Misplaced, at_of, unquoted, whole
+from strandline.schema import kind_of
+
+
+class ToStore(NamedTuple):
+    """STORE, but for the payload's text: from ``first`` on and before ``next``."""
+
+    event: Name
+    context: str
+    first: int
+    next: int
+
+
+class Together(NamedTuple):
+    """BATCH, but for the texts of its commands."""
+
+    commands: tuple[Any, ...]
+    spans: tuple[tuple[int, int], ...]
+
+
+def field_type(parts: list[Token]) -> str:
+    (token,) = parts
+    return unquoted(token) if token.type == "STRING" else token.value
+
+
+def enum(parts: list[Any]) -> str | list[str]:
+    *tokens, or_null = parts
+    variants = [unquoted(token) for token in tokens]
+    return variants if or_null is None else f"{_as_json(variants)} | null"
+
+
+def pair(parts: list[Any]) -> Clause:
+    token, told = parts
+    name = unquoted(token) if token.type == "STRING" else token.value
+    try:
+        kind_of(told if isinstance(told, str) else _as_json(told), name)
+    except Invalid as error:
+        raise Misplaced(at_of(token), str(error)) from error
+    return Clause(name, at_of(token), told)
+
+
+def define(parts: list[Any]) -> Define:
+    _, event, as_word, version, _, *pairs = parts
+    fields: dict[str, str | list[str]] = {}
+    for name, at, told in pairs:
+        if name in fields:
+            raise Misplaced(at, f"the field {name!r} is given twice")
+        fields[name] = told
+    number = None if as_word is None else whole(version, "a version", least=1)
+    return Define(event=event, fields=fields, version=number)
+
+
+def store(parts: list[Any]) -> ToStore:
+    _, event, _, context, _, (first, next_) = parts
+    return ToStore(event, context, first, next_)
+
+
+def payload(parts: list[Any]) -> tuple[int, int]:
+    """Where a JSON object begins, and the place behind it. What is in it is checked elsewhere."""
+    return at_of(parts[0]), at_of(parts[-1]) + 1
+
+
+def batch(parts: list[Any]) -> Together:
+    _, *inside = parts
+    commands = tuple(each for each in inside if not isinstance(each, Token))
+    edges = [at_of(each) for each in inside if isinstance(each, Token)]
+    spans = tuple((edges[place] + 1, edges[place + 1]) for place in range(len(commands)))
+    return Together(commands, spans)
+
+
+def flush(_parts: list[Any]) -> Flush:
+    return Flush()
+
+
+def ping(_parts: list[Any]) -> Ping:
+    return Ping()
+
+
+def _as_json(variants: list[str]) -> str:
+    return msgspec.json.encode(variants).decode()
+
+
+RULES = (field_type, enum, pair, define, store, payload, batch, flush, ping)

@@ -1,0 +1,164 @@
+"""Words and literals of a command. Pure.
+
+A bare word that is a value is a number, true, false or null if it looks like one, else text. Text
+in double quotes is always text, with the escapes of JSON.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+from lark import Token
+
+from strandline.errors import Invalid
+from strandline.query.language import times
+from strandline.query.language.ast import Name
+from strandline.views.table.condition import Value
+
+WHOLE_MAX = 2**63 - 1
+RESERVED = frozenset(
+    {
+        *("AND", "OR", "NOT", "IN", "FOR", "SINCE", "USING", "RETURN", "LINKED", "WHERE"),
+        *("PER", "BY", "ORDER", "LIMIT", "OFFSET", "AS"),
+    }
+)
+"""Not values unless they are quoted: whoever writes one has most likely forgotten the value."""
+
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_ALIAS = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_DIGITS_MAX = 400
+_CONSTANTS: dict[str, Value] = {"true": True, "false": False, "null": None}
+
+
+class Misplaced(Exception):
+    """Something at a place of the text cannot be."""
+
+    def __init__(self, at: int, reason: str, hint: str = "") -> None:
+        super().__init__(reason)
+        self.at = at
+        self.hint = hint
+
+
+def at_of(token: Token) -> int:
+    assert token.start_pos is not None
+    return token.start_pos
+
+
+def event(parts: list[Token]) -> Name:
+    (token,) = parts
+    return Name(token.replace("`", ""), at_of(token))
+
+
+def field(parts: list[Token]) -> Name:
+    return field_of(parts[0])
+
+
+def context(parts: list[Token]) -> str:
+    return _filled(parts[0], "a context")
+
+
+def user(parts: list[Token]) -> str:
+    return _filled(parts[0], "a user's id")
+
+
+def role(parts: list[Token]) -> str:
+    return _filled(parts[0], "a role")
+
+
+def alias(parts: list[Token]) -> str:
+    (token,) = parts
+    if not _ALIAS.fullmatch(token):
+        raise Misplaced(
+            at_of(token), f"{str(token)!r} is no alias", "use letters, digits, _ and -, at most 128"
+        )
+    return str(token)
+
+
+def value(parts: list[Token]) -> Value:
+    (token,) = parts
+    if token.type == "STRING":
+        return unquoted(token)
+    refuse_reserved(token, "a value")
+    return bare(token)
+
+
+def refuse_reserved(token: Token, what: str) -> None:
+    if token.upper() in RESERVED:
+        hint = f'as text it is written "{token}"'
+        raise Misplaced(at_of(token), f"expected {what}, not {token}", hint)
+
+
+def field_of(token: Token, text: str | None = None) -> Name:
+    """A field, maybe with its event in front: the last dot is between them."""
+    told = str(token) if text is None else text
+    if told.endswith("`"):
+        prefix, _, name = told[:-1].rpartition("`")
+        return Name(name, at_of(token), prefix.removesuffix("."))
+    prefix, dot, name = told.rpartition(".")
+    if not name.isidentifier() or (dot and not prefix):
+        raise Misplaced(
+            at_of(token),
+            f"expected a field, not {told!r}",
+            "a field comes first, and its value behind: amount = 5" if told else "",
+        )
+    return Name(name, at_of(token), prefix)
+
+
+def bare(token: Token) -> Value:
+    """What a word without quotes is."""
+    text = str(token)
+    if text.lower() in _CONSTANTS:
+        return _CONSTANTS[text.lower()]
+    if not _NUMBER.fullmatch(text):
+        return text
+    if len(text) > _DIGITS_MAX:
+        raise Misplaced(at_of(token), f"a number has at most {_DIGITS_MAX} digits")
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    number = float(text)
+    if abs(number) == float("inf"):
+        raise Misplaced(at_of(token), f"{text} is larger than any f64")
+    return number
+
+
+def unquoted(token: Token) -> str:
+    """Text without its quotes and escapes."""
+    try:
+        return msgspec.json.decode(token.value, type=str)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise Misplaced(
+            at_of(token),
+            "this text has an escape that JSON does not have, or a control character",
+            r"escapes are \" \\ \/ \b \f \n \r \t and \u with four hex digits",
+        ) from error
+
+
+def whole(token: Token, what: str, *, least: int = 0) -> int:
+    """A whole number."""
+    number = bare(token)
+    if type(number) is not int or not least <= number <= WHOLE_MAX:
+        raise Misplaced(at_of(token), f"{what} is a whole number from {least} on, not {token}")
+    return number
+
+
+def duration_of(tokens: Sequence[Token]) -> int:
+    """Microseconds of ``5m``, ``5 MINUTES`` or ``"5m"``."""
+    first = tokens[0]
+    text = unquoted(first) if first.type == "STRING" else " ".join(tokens)
+    try:
+        return times.duration(text)
+    except Invalid as error:
+        raise Misplaced(at_of(first), str(error)) from error
+
+
+def _filled(token: Token, what: str) -> str:
+    text = unquoted(token) if token.type == "STRING" else str(token)
+    if not text:
+        raise Misplaced(at_of(token), f"{what} cannot be empty")
+    return text
+
+
+RULES = (event, field, context, user, role, alias, value)

@@ -1,0 +1,67 @@
+"""Commands about users, as values. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lark import Token
+
+from strandline.query.language.ast import (
+    CreateUser,
+    Grant,
+    ListUsers,
+    Permission,
+    Revoke,
+    RevokeKey,
+    ShowPermissions,
+)
+from strandline.query.language.ast_builder.clauses import Clause, once
+from strandline.query.language.ast_builder.tokens import at_of, unquoted
+
+
+def create_user(parts: list[Any]) -> CreateUser:
+    _, _, user, *options = parts
+    found = once(options)
+    return CreateUser(user=user, key=found.get("key"), roles=found.get("roles", ()))
+
+
+def with_key(parts: list[Token]) -> Clause:
+    return Clause("key", at_of(parts[0]), unquoted(parts[2]))
+
+
+def with_roles(parts: list[Any]) -> Clause:
+    word, _, *roles = parts
+    return Clause("roles", at_of(word), tuple(roles))
+
+
+def revoke_key(parts: list[Any]) -> RevokeKey:
+    return RevokeKey(parts[2])
+
+
+def list_users(_parts: list[Any]) -> ListUsers:
+    return ListUsers()
+
+
+def permissions(parts: list[Token]) -> tuple[Permission, ...]:
+    told: dict[str, Permission] = {"READ": "READ", "WRITE": "WRITE"}
+    return tuple(dict.fromkeys(told[part.upper()] for part in parts))
+
+
+def grant(parts: list[Any]) -> Grant:
+    _, found, _, *events, _, user = parts
+    return Grant(permissions=found, events=tuple(events), user=user)
+
+
+def revoke(parts: list[Any]) -> Revoke:
+    _, found, _, *events, _, user = parts
+    return Revoke(permissions=found or (), events=tuple(events), user=user)
+
+
+def show_permissions(parts: list[Any]) -> ShowPermissions:
+    return ShowPermissions(parts[3])
+
+
+RULES = (
+    *(create_user, with_key, with_roles, revoke_key, list_users),
+    *(permissions, grant, revoke, show_permissions),
+)

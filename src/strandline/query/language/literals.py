@@ -1,0 +1,168 @@
+"""Literals of a condition -> values of their field's type. Pure.
+
+    string            text, and no other: a number that is meant as text goes in quotes
+    enum              one of the variants as they are written; = != IN alone, an enum has no order
+    bool              true, false; = != IN alone
+    u64, i64          a whole number that fits, 1.0 too. ``n > 1.5`` is ``n >= 2`` and so on;
+                      ``n = 1.5`` can never be, and is refused
+    f64               a number, rounded to the nearest f64
+    datetime          a time, as times.py says
+    date              a time, of which the day in UTC counts, as it does in events
+    all               null with = and !=, and in IN
+
+What could never be true is refused, and not quietly false: it is a mistake nearly always.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import assert_never
+
+from strandline.errors import Invalid
+from strandline.query.language import times
+from strandline.query.language.errors import near, told
+from strandline.schema import Kind
+from strandline.views.table.condition import (
+    Compare,
+    Condition,
+    In,
+    Leaf,
+    Operator,
+    Or,
+    Truth,
+    Value,
+)
+
+ORDERED = frozenset({"string", "u64", "i64", "f64", "datetime", "date"})
+NUMBERS = frozenset({"u64", "i64", "f64"})
+
+_RANGES = {"u64": (0, 2**64 - 1), "i64": (-(2**63), 2**63 - 1)}
+_BEHIND: dict[str, Operator] = {">": ">=", ">=": ">=", "<": "<=", "<=": "<="}
+
+
+class Unfit(Exception):
+    """A literal, or an operator, that its field cannot have."""
+
+    def __init__(self, reason: str, hint: str = "") -> None:
+        super().__init__(reason)
+        self.hint = hint
+
+
+def typed(leaf: Leaf, field: str, kind: Kind, event: str = "") -> Condition:
+    """A comparison with values of the field's type, without its place in the text."""
+    match leaf:
+        case Truth():
+            if kind.name != "bool":
+                raise Unfit(f"{field} is {kind}, not bool", f"compare it: {field} = ...")
+            return Truth(field, event)
+        case In(values=values):
+            known = tuple(_value(each, field, kind) for each in values if each is not None)
+            found = In(field, known, event) if known else None
+            if None not in values:
+                assert found is not None
+                return found
+            missing = Compare(field, "=", None, event)
+            return missing if found is None else Or((found, missing))
+        case Compare(op=op, value=value):
+            return _comparison(op, value, field, kind, event)
+        case _:
+            assert_never(leaf)
+
+
+def _comparison(op: Operator, value: Value, field: str, kind: Kind, event: str) -> Compare:
+    if op in ("=", "!="):
+        return Compare(field, op, None if value is None else _value(value, field, kind), event)
+    if kind.name not in ORDERED:
+        raise Unfit(f"{field} is {kind}, which has no order", "use =, != or IN")
+    if value is None:
+        raise Unfit("null is neither less nor more", "use = null or != null")
+    if kind.name in _RANGES and type(value) is float and not value.is_integer():
+        # Between two whole numbers: the next of them on that side, and it is included.
+        nearest = math.ceil(value) if op.startswith(">") else math.floor(value)
+        return Compare(field, _BEHIND[op], _whole(nearest, field, kind), event)
+    return Compare(field, op, _value(value, field, kind), event)
+
+
+def _value(value: Value, field: str, kind: Kind) -> Value:
+    match kind.name:
+        case "string":
+            return _text(value, field, kind)
+        case "enum":
+            return _variant(_text(value, field, kind), field, kind)
+        case "bool":
+            if type(value) is not bool:
+                raise _unlike(value, field, kind, "write true or false")
+            return value
+        case "u64" | "i64":
+            return _whole(value, field, kind)
+        case "f64":
+            return _number(value, field, kind)
+        case "datetime" | "date":
+            return _time(value, field, kind)
+        case _:
+            assert_never(kind.name)
+
+
+def _text(value: Value, field: str, kind: Kind) -> str:
+    if not isinstance(value, str):
+        raise _unlike(value, field, kind, f'write "{_written(value)}"')
+    return value
+
+
+def _variant(text: str, field: str, kind: Kind) -> str:
+    if text in kind.variants:
+        return text
+    meant = near(text, kind.variants)
+    hint = f"did you mean {meant!r}? " if meant else ""
+    raise Unfit(f"{field} is never {text!r}", f"{hint}it is {told(kind.variants)}")
+
+
+def _whole(value: Value, field: str, kind: Kind) -> int:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if type(value) is float:
+        raise Unfit(f"{field} is {kind}, and never {value}", "it holds whole numbers")
+    if type(value) is not int:
+        raise _unlike(value, field, kind, _without_quotes(value))
+    least, most = _RANGES[kind.name]
+    if not least <= value <= most:
+        raise Unfit(f"{field} is {kind}, and never {value}", f"it goes from {least} to {most}")
+    return value
+
+
+def _number(value: Value, field: str, kind: Kind) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise _unlike(value, field, kind, _without_quotes(value))
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise Unfit(f"{field} is {kind}, and never as large as this") from error
+
+
+def _time(value: Value, field: str, kind: Kind) -> int:
+    if value is None or isinstance(value, bool):
+        raise _unlike(value, field, kind, "")
+    try:
+        return times.day(value) if kind.name == "date" else times.moment(value)
+    except Invalid as error:
+        raise Unfit(f"{field} is {kind}: {error}") from error
+
+
+def _unlike(value: Value, field: str, kind: Kind, hint: str) -> Unfit:
+    is_text = isinstance(value, str)
+    what = f"text: {value!r}" if is_text else f"a bool: {_written(value)}"
+    if not is_text and not isinstance(value, bool):
+        what = f"a number: {value}"
+    return Unfit(f"{field} is {kind}, not {what}", hint)
+
+
+def _written(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _without_quotes(value: Value) -> str:
+    try:
+        float(value) if isinstance(value, str) else None
+    except ValueError:
+        return ""
+    return f"write {value} without quotes" if isinstance(value, str) else ""

@@ -1,0 +1,1 @@
+"""Materialized queries: stored results, updated from new rows only."""

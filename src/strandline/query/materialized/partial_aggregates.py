@@ -1,0 +1,156 @@
+"""Puts partial states together, and makes the result of them. DuckDB does the work.
+
+Names of columns are those of incremental_plan.py, never a user's: what is pasted into SQL here was
+made here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from strandline.query.execute.duckdb_engine import Engine
+from strandline.query.language.bound_ast import Bound, Column
+from strandline.query.materialized.incremental_plan import (
+    Part,
+    Shape,
+    columns_of_answer,
+    group_columns,
+    place_of,
+    scaled_places,
+    unique_columns,
+)
+from strandline.query.plan.sql_dialect import SCALE
+from strandline.views.table.snapshot import SEQ
+
+
+def state_of(part: Part, answer: pa.Table) -> pa.Table:
+    """What an engine has answered to the part's question, as a state: columns go by their place."""
+    if part.columns is None:
+        return answer
+    state = answer.rename_columns(part.columns.names).cast(part.columns)
+    return state if part.merges else state.sort_by(SEQ)
+
+
+def completed(shape: Shape, state: pa.Table) -> pa.Table:
+    """A stored state of the groups with the scaled sums that it may lack."""
+    for scaled, plain in scaled_places(shape).items():
+        if scaled not in state.column_names:
+            state = state.append_column(scaled, pc.divide(state[plain], SCALE))
+    return state
+
+
+def without_nothing(shape: Shape, state: pa.Table) -> pa.Table:
+    """News of the groups without the one row that aggregates over no rows have."""
+    rows = state[place_of(shape.places, "count", None)]
+    return state.filter(pc.greater(rows, 0))
+
+
+def in_front(shape: Shape, rows: pa.Table) -> pa.Table:
+    """Rows of a selection, in the order of appends, without those that can never be shown."""
+    if shape.first is None or rows.num_rows <= shape.first:
+        return rows
+    order = {SEQ: "ascending"}
+    if shape.bound.order_by is not None:
+        field = shape.bound.order_by.field
+        direction = "descending" if shape.bound.descending else "ascending"
+        order = {field: direction} | ({} if field == SEQ else order)
+    keys = [(name, direction, "at_end") for name, direction in order.items()]
+    places = pc.sort_indices(rows, sort_keys=keys).slice(0, shape.first)
+    return rows.take(places).sort_by(SEQ)
+
+
+class States:
+    """Calculates with states. Safe from many threads."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def merge(self, part: Part, states: Sequence[pa.Table]) -> pa.Table:
+        """Several states of a part as one."""
+        assert part.columns is not None
+        filled = [state for state in states if state.num_rows]
+        if len(filled) < 2:
+            return filled[0] if filled else part.columns.empty_table()
+        if not part.merges:
+            return pa.concat_tables(filled)
+        keys = part.columns.names[: part.keys]
+        figures = [
+            f"{function}({name}) AS {name}"
+            for name, function in zip(part.columns.names[part.keys :], part.merges, strict=True)
+        ]
+        text = f"SELECT {', '.join([*keys, *figures])} FROM states{_grouped(keys)}"  # noqa: S608 - our names
+        return self._ask(text, {"states": filled}).cast(part.columns)
+
+    def finish(self, shape: Shape, merged: Sequence[pa.Table]) -> pa.Table:
+        """The result of a query with aggregates, from the whole state of each part."""
+        keys = group_columns(shape.bound)
+        uniques = [column.field for column in unique_columns(shape.bound)]
+        joins = [_different(keys, place) for place in range(1, len(uniques) + 1)]
+        figures = [f"m.{key} AS c{place}" for place, key in enumerate(keys)]
+        for aggregate in shape.bound.aggregates:
+            column = aggregate.column
+            if aggregate.function == "count_unique" and column is not None:
+                told = f"coalesce(u{uniques.index(column.field) + 1}.different, 0)"
+            elif aggregate.function == "avg":
+                count = place_of(shape.places, "count", column)
+                told = f"CAST({_total(shape, column)} AS DOUBLE) / nullif(m.{count}, 0)"
+            elif aggregate.function == "total":
+                told = _total(shape, column)
+            else:
+                told = f"m.{place_of(shape.places, aggregate.function, column)}"
+            figures.append(f"{told} AS c{len(figures)}")
+        text = (
+            f"SELECT {', '.join(figures)} FROM p0 m {' '.join(joins)} "  # noqa: S608 - our names
+            f"{_order(shape.bound, len(keys))}"
+        )
+        tables = {f"p{place}": [table] for place, table in enumerate(merged)}
+        columns = columns_of_answer(shape.bound)
+        return self._ask(text, tables).rename_columns(columns.names).cast(columns)
+
+    def only_in_first(self, first: pa.Table, second: pa.Table) -> pa.Table:
+        """Rows of one table that another of the same columns does not have, or not as often."""
+        names = [f"c{place}" for place in range(first.num_columns)]
+        tables = {"a": [first.rename_columns(names)], "b": [second.rename_columns(names)]}
+        found = self._ask("SELECT * FROM a EXCEPT ALL SELECT * FROM b", tables)
+        return found.rename_columns(first.column_names).cast(first.schema)
+
+    def _ask(self, text: str, tables: dict[str, list[pa.Table]]) -> pa.Table:
+        with self._engine.session() as session:
+            for name, parts in tables.items():
+                session.register(name, parts)
+            return session.ask(text)
+
+
+def _total(shape: Shape, column: Column | None) -> str:
+    plain = place_of(shape.places, "total", column)
+    scaled = {total: each for each, total in scaled_places(shape).items()}.get(plain)
+    if scaled is None:
+        return f"m.{plain}"
+    return f"CASE WHEN isfinite(m.{plain}) THEN m.{plain} ELSE m.{scaled} * {SCALE!r}::DOUBLE END"
+
+
+def _order(bound: Bound, keys: int) -> str:
+    """As plan.py says: what was asked for in front of the groups, missing values last."""
+    order = {f"c{place}": "ASC" for place in range(keys)}
+    if bound.order_by is not None:
+        asked = f"c{bound.names.index(bound.order_by.name)}"
+        others = {name: "ASC" for name in order if name != asked}
+        order = {asked: "DESC" if bound.descending else "ASC"} | others
+    sorting = ", ".join(f"{name} {direction} NULLS LAST" for name, direction in order.items())
+    limit = "" if bound.limit is None else f"LIMIT {bound.limit:d} "
+    return f"{'ORDER BY ' + sorting if order else ''} {limit}OFFSET {bound.offset:d}"
+
+
+def _different(keys: Sequence[str], place: int) -> str:
+    """A join with how many different values each group has, from a part that lists them."""
+    figures = ", ".join([*keys, f"count(k{len(keys)}) AS different"])
+    same = " AND ".join(f"m.{key} IS NOT DISTINCT FROM u{place}.{key}" for key in keys)
+    counted = f"SELECT {figures} FROM p{place}{_grouped(keys)}"  # noqa: S608 - our names
+    return f"LEFT JOIN ({counted}) u{place} ON {same or 'TRUE'}"
+
+
+def _grouped(keys: Sequence[str]) -> str:
+    return f" GROUP BY {', '.join(keys)}" if keys else ""

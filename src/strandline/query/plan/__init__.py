@@ -1,0 +1,1 @@
+"""Logical plans of bound queries, compiled to SQL of DuckDB or Spark."""

@@ -1,0 +1,316 @@
+"""A plan as SQL, for DuckDB or for Spark. Pure.
+
+The rows of an event are a relation ``rows0``, ``rows1`` and so on, with the columns of the scan.
+They may be more than fulfil its condition: the SQL asks again. Whoever runs it makes the relations.
+
+Results have the same columns in both, and these types:
+
+    count, count_unique       64 bits
+    total of whole numbers    DECIMAL(38, 0): it does not overflow
+    total of f64, avg         DOUBLE; see below
+    min, max, columns         that of the column; u64 is DECIMAL(20, 0) in Spark
+    bucket                    TIMESTAMP, in UTC
+
+A sum of doubles that overflows depends on the order of rows: 1e308 twice and then -1e308 twice may
+be inf, -inf, nan or 0. A wide figure (``plan.widened``) is the plain sum if that is finite, else
+the sum of scaled values, scaled back: inf only where the whole sum is larger than any double.
+
+In the SQL the columns of a result are ``__c0``, ``__c1`` and so on, in the order of ``Plan.names``.
+No field can have such a name, and engines do not distinguish names that differ by capital letters
+alone. The engine's result is renamed by position.
+
+Of a sequence the matches may be a relation, too, when somebody else has found them
+(``query/execute/sequence.py``). If not, they are found by windows: see ``sequence_sql.py``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+
+from sqlglot import exp
+
+from strandline.query.language.periods import Calendar
+from strandline.query.plan import buckets
+from strandline.query.plan.buckets import Years
+from strandline.query.plan.plan import (
+    NOTHING,
+    Bucket,
+    Figure,
+    Numbered,
+    Plan,
+    Scan,
+    Sort,
+    operand_of,
+)
+from strandline.query.plan.predicates import Operand, predicate
+from strandline.query.plan.sequence_sql import matches
+from strandline.query.plan.sql_dialect import (
+    DOUBLE_MAX,
+    SCALE,
+    TOTAL_DIGITS,
+    Dialect,
+    call,
+    column,
+    decimal,
+    double,
+    name,
+)
+from strandline.schema import Kind
+from strandline.views.table.condition import Condition, Leaf
+
+MATCHES = "matches"
+_DIGIT_BITS = 21
+
+
+def sql(
+    plan: Plan, dialect: Dialect, *, years: Years | None = None, numbered: Numbered = NOTHING
+) -> str:
+    """The whole plan. Buckets of a time zone in DuckDB need to know when the rows are from, and
+    columns of enums may have come as numbers."""
+    return _sql(_Asked(plan, dialect, years, numbered))
+
+
+class _Asked:
+    """What is to be told as SQL, known by what it says: plans hold dicts, which have no hash."""
+
+    def __init__(
+        self, plan: Plan, dialect: Dialect, years: Years | None, numbered: Numbered
+    ) -> None:
+        self.all = (plan, dialect, years, numbered)
+        self._said = repr(self.all)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Asked) and self._said == other._said
+
+    def __hash__(self) -> int:
+        return hash(self._said)
+
+
+@functools.lru_cache(256)
+def _sql(asked: _Asked) -> str:
+    """Questions are asked again and again, and to write one as SQL takes a millisecond."""
+    plan, dialect, years, numbered = asked.all
+    if plan.steps:
+        found = matches(plan, dialect, [selected(scan, dialect) for scan in plan.scans])
+        return _told(_answer(plan, found, dialect, years), dialect)
+    scan = plan.scans[0]
+    rows = _where(exp.Select().from_(_table(scan.relation)), scan, dialect, numbered)
+    return _told(_answer(plan, rows, dialect, years, numbered), dialect)
+
+
+def sql_of_matches(plan: Plan, dialect: Dialect, *, years: Years | None = None) -> str:
+    """What is left of a sequence's plan when its matches are a relation."""
+    rows = exp.Select().from_(_table(MATCHES))
+    return _told(_answer(plan, rows, dialect, years), dialect)
+
+
+def sql_of_scan(scan: Scan, dialect: Dialect) -> str:
+    """The rows of one event that fulfil its condition, with the columns that are kept."""
+    return _told(selected(scan, dialect), dialect)
+
+
+def selected(scan: Scan, dialect: Dialect) -> exp.Select:
+    columns = [column(each) for each in scan.kept]
+    return _where(exp.Select(expressions=columns).from_(_table(scan.relation)), scan, dialect)
+
+
+def _told(tree: exp.Expression, dialect: Dialect) -> str:
+    return tree.sql(dialect=dialect, copy=False)
+
+
+def _table(relation: str) -> exp.Table:
+    return exp.Table(this=name(relation))
+
+
+def _where(
+    select: exp.Select, scan: Scan, dialect: Dialect, numbered: Numbered = NOTHING
+) -> exp.Select:
+    if scan.where is None:
+        return select
+
+    def find(leaf: Leaf) -> Operand:
+        field = leaf.field
+        return Operand(column(field), scan.kinds[field], is_number=field in numbered)
+
+    return select.where(predicate(scan.where, find, dialect), copy=False)
+
+
+def _cross(plan: Plan, condition: Condition, dialect: Dialect) -> exp.Expression:
+    def find(leaf: Leaf) -> Operand:
+        inner, kind = operand_of(plan, leaf)
+        return Operand(column(inner), kind)
+
+    return predicate(condition, find, dialect)
+
+
+def _answer(
+    plan: Plan,
+    rows: exp.Select,
+    dialect: Dialect,
+    years: Years | None,
+    numbered: Numbered = NOTHING,
+) -> exp.Select:
+    """Rows without columns yet, made the answer."""
+    if plan.cross is not None:
+        rows = rows.where(_cross(plan, plan.cross, dialect), copy=False)
+    if plan.figures:
+        answer = _grouped(plan, rows, dialect, years, numbered)
+    else:
+        shown = [_as(column(output.column), at) for at, output in enumerate(plan.outputs)]
+        answer = rows.select(*shown, copy=False)
+    answer = _ordered(answer, _sorts(plan))
+    if plan.limit is not None:
+        answer = answer.limit(plan.limit, copy=False)
+    return answer.offset(plan.offset, copy=False) if plan.offset else answer
+
+
+def _sorts(plan: Plan) -> list[Sort]:
+    """By columns of the rows, or of groups by columns of the result."""
+    if not plan.figures:
+        return list(plan.order)
+    places = plan.order_places
+    return [
+        Sort(result_column(place), sort.descending)
+        for place, sort in zip(places, plan.order, strict=True)
+    ]
+
+
+def _ordered(select: exp.Select, order: Iterable[Sort]) -> exp.Select:
+    sorts = [
+        exp.Ordered(this=column(sort.column), desc=sort.descending, nulls_first=False)
+        for sort in order
+    ]
+    return select.order_by(*sorts, copy=False) if sorts else select
+
+
+def _grouped(
+    plan: Plan, rows: exp.Select, dialect: Dialect, years: Years | None, numbered: Numbered
+) -> exp.Select:
+    keys: list[exp.Expression] = [column(group.column) for group in plan.groups]
+    if plan.bucket:
+        keys.insert(0, _label(plan.bucket, years, dialect))
+    figures = [_figure(figure, dialect) for figure in plan.figures]
+    shown = [_as(each, place) for place, each in enumerate([*keys, *figures])]
+    grouped = rows.select(*shown, copy=False)
+    if keys:
+        grouped = grouped.group_by(*(key.copy() for key in keys), copy=False)
+    first = len(keys) - len(plan.groups)
+    meant = {
+        place: _variant(column(result_column(place)), numbered[group.column])
+        for place, group in enumerate(plan.groups, first)
+        if group.column in numbered
+    }
+    if plan.bucket is not None and not plan.bucket.calendar.is_utc:
+        label = column(result_column(0))
+        meant[0] = buckets.moment(label, plan.bucket.calendar, years, dialect)
+    if not meant:
+        return grouped
+    subquery = exp.Subquery(this=grouped, alias=exp.TableAlias(this=name("labelled")))
+    told_all = [
+        _as(meant.get(place, column(result_column(place))), place) for place in range(len(shown))
+    ]
+    return exp.Select(expressions=told_all).from_(subquery, copy=False)
+
+
+def _variant(number: exp.Expression, variants: Iterable[str]) -> exp.Expression:
+    """The text that a number stands for."""
+    cases = [
+        exp.If(this=exp.Literal.number(place), true=exp.Literal.string(variant))
+        for place, variant in enumerate(variants)
+    ]
+    return exp.Case(this=number, ifs=cases)
+
+
+def _label(bucket: Bucket, years: Years | None, dialect: Dialect) -> exp.Expression:
+    time: exp.Expression = column(bucket.column)
+    if bucket.kind.name != "date":
+        return buckets.label(time, bucket.period, bucket.calendar, years, dialect)
+    # A day is the same day wherever people live: it is what their clocks show.
+    shown = exp.cast(time, exp.DataType(this=exp.DType.TIMESTAMP))
+    anywhere = Calendar(week_start=bucket.calendar.week_start)
+    return buckets.label(shown, bucket.period, anywhere, years, dialect)
+
+
+def _figure(figure: Figure, dialect: Dialect) -> exp.Expression:
+    if figure.column is None or figure.kind is None:
+        return exp.Count(this=exp.Star())
+    values: exp.Expression = column(figure.column)
+    match figure.function:
+        case "count":
+            return exp.Count(this=values)
+        case "count_unique":
+            return exp.Count(this=exp.Distinct(expressions=[values]))
+        case "total":
+            if figure.is_wide:
+                return _wide_total(values)
+            return _total(values, figure.kind, dialect)
+        case "scaled_total":
+            return _scaled_total(values)
+        case "avg":
+            if figure.is_wide:
+                return _average(_wide_total(values), values)
+            if dialect == "duckdb" or figure.kind.name == "f64":
+                return exp.Avg(this=values)
+            return _exact_average(values, figure.kind)
+        case "min":
+            return exp.Min(this=values)
+        case "max":
+            return exp.Max(this=values)
+
+
+def _exact_average(values: exp.Expression, kind: Kind) -> exp.Expression:
+    """Of whole numbers, in Spark, which would add them up as floats or not have all digits."""
+    total = exp.cast(_total(values, kind, "spark"), exp.DataType(this=exp.DType.DOUBLE))
+    return _average(total, values)
+
+
+def _average(total: exp.Expression, values: exp.Expression) -> exp.Expression:
+    count = exp.Nullif(this=exp.Count(this=values.copy()), expression=exp.Literal.number(0))
+    return exp.Div(this=total, expression=count)
+
+
+def _wide_total(values: exp.Expression) -> exp.Expression:
+    plain = exp.Sum(this=values.copy())
+    fits = exp.LTE(this=exp.Abs(this=plain.copy()), expression=double(DOUBLE_MAX))
+    back = exp.Mul(this=_scaled_total(values), expression=double(SCALE))
+    return exp.Case(ifs=[exp.If(this=fits, true=plain)], default=back)
+
+
+def _scaled_total(values: exp.Expression) -> exp.Expression:
+    return exp.Sum(this=exp.Mul(this=values.copy(), expression=double(1 / SCALE)))
+
+
+def _total(values: exp.Expression, kind: Kind, dialect: Dialect) -> exp.Expression:
+    if kind.name == "f64":
+        return exp.Sum(this=values)
+    if dialect == "spark" and kind.name == "i64":
+        return _total_by_digits(values)
+    return exp.cast(exp.Sum(this=values), decimal(TOTAL_DIGITS))
+
+
+def _total_by_digits(values: exp.Expression) -> exp.Expression:
+    """Of i64 in Spark: three sums of 21 bits each, since a sum of decimals takes several times as
+    long. They do not overflow before 2^41 rows; only the first has a sign."""
+    mask = exp.Literal.number((1 << _DIGIT_BITS) - 1)
+    total: exp.Expression | None = None
+    for place in (2, 1, 0):
+        bits = exp.Literal.number(_DIGIT_BITS * place)
+        digit: exp.Expression = call("shiftright", values.copy(), bits) if place else values.copy()
+        if place < 2:
+            digit = exp.BitwiseAnd(this=digit, expression=mask.copy())
+        summed = exp.cast(exp.Sum(this=exp.paren(digit)), decimal(TOTAL_DIGITS))
+        weight = exp.cast(exp.Literal.string(str(1 << _DIGIT_BITS * place)), decimal(13))
+        part = exp.Mul(this=summed, expression=weight)
+        total = part if total is None else exp.Add(this=total, expression=part)
+    assert total is not None
+    return exp.cast(exp.paren(total), decimal(TOTAL_DIGITS))
+
+
+def _as(value: exp.Expression, place: int) -> exp.Expression:
+    return exp.Alias(this=value, alias=name(result_column(place)))
+
+
+def result_column(place: int) -> str:
+    """The name in SQL of the column at this place of a result."""
+    return f"__c{place}"

@@ -1,0 +1,379 @@
+"""What a store does with a command: parsed, checked against the tables that are there, done.
+
+A command is done whole or refused whole, but for a batch: its commands are done one after the
+other, and the first that fails ends it; the result, or the error, has the result of each command
+that was done.
+
+All tables of one question are seen at one moment each, taken one after the other when it begins; a
+table that comes twice is seen once.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import msgspec
+import pyarrow as pa
+
+from strandline.config.settings import QuerySettings
+from strandline.errors import Invalid, StrandlineError
+from strandline.log.topic.topic import Topic
+from strandline.platform.clock import Clock
+from strandline.query.access.users import Users
+from strandline.query.execute.command_result import Told
+from strandline.query.execute.duckdb_engine import Engine
+from strandline.query.execute.executor import Answering, run
+from strandline.query.execute.explain import explained, explanation
+from strandline.query.execute.plot import chart
+from strandline.query.execute.result import Result
+from strandline.query.language import ast
+from strandline.query.language.ast import Command, Name, Query
+from strandline.query.language.binding import bind
+from strandline.query.language.bound_ast import Bound
+from strandline.query.language.errors import Mistake, did_you_mean
+from strandline.query.language.parser import parse
+from strandline.query.language.periods import checked_calendar
+from strandline.query.materialized.materialized_queries import Remembered
+from strandline.query.materialized.result_log import FRAME_BYTES
+from strandline.query.snapshots import Sight, bound_to_sight
+from strandline.query.sql.relations import relation
+from strandline.query.sql.sandbox import SHARED
+from strandline.query.sql.sql import Calculator, read, relations, sql, stream
+from strandline.query.sql.statement import Named, Statement
+from strandline.schema import Schema
+from strandline.views.kv.kv import Kv
+from strandline.views.open_view import Views
+from strandline.views.table.condition import Compare
+from strandline.views.table.table import Table
+from strandline.views.table.table_snapshot import PinnedTable
+
+USERS = "strandline.users"
+"""The key-value view that has the users."""
+
+
+class Store(Protocol):
+    """What is asked."""
+
+    id: str
+    readonly: bool
+
+    def topic(self, name: str, **options: object) -> Topic: ...
+
+    def existing_topic(self, name: str) -> Topic: ...
+
+    def delete_topic(self, name: str, *, if_empty: bool = False) -> bool: ...
+
+    def topics(self, prefix: str = "") -> list[str]: ...
+
+    def table(self, name: str, **options: object) -> Table: ...
+
+    def kv(self, name: str, **options: object) -> Kv: ...
+
+    @property
+    def views(self) -> Views: ...
+
+
+class Questions:
+    """The commands of one store. Safe from many threads."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        random_id: Callable[[], bytes],
+        settings: QuerySettings,
+        *,
+        record_bytes_max: int,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._random_id = random_id
+        self._calendar = checked_calendar(settings.timezone, settings.week_start)
+        self._frame_bytes = min(record_bytes_max, FRAME_BYTES)
+        self._engine = Engine(clock, memory_max=settings.memory_bytes)
+        self._answering: Answering = functools.partial(run, engine=self._engine)
+
+    def answered_by(self, answering: Answering) -> Questions:
+        """The same commands, with questions answered elsewhere. Not to be closed by itself."""
+        other = copy.copy(self)
+        other._answering = answering
+        vars(other).pop("remembered", None)
+        return other
+
+    @functools.cached_property
+    def users(self) -> Users:
+        """Who may do what."""
+        # A key that was revoked must not come back with a power loss.
+        is_new = not self._store.readonly and USERS not in self._store.topics(USERS)
+        options = {"durability": "fsync"} if is_new else {}
+        return Users(
+            self._store.kv(USERS, **options),
+            self._random_id,
+            events=self.events,
+            remembered=self._remembered_query,
+        )
+
+    @functools.cached_property
+    def remembered(self) -> Remembered:
+        """Queries whose results are kept."""
+        return Remembered(
+            self._store,
+            self._clock,
+            snapshots=self._snapshot,
+            bind=self._bind_text,
+            engine=self._engine,
+            answering=self._answering,
+            frame_bytes=self._frame_bytes,
+        )
+
+    def events(self) -> list[str]:
+        """Names of the events that are defined."""
+        return [name for name in self._tables() if self._store.table(name).schema.version]
+
+    def run(self, text: str, *, user: str | None = None) -> Result:
+        """Do what a command says. A user may do what was granted to him; nobody named, all."""
+        command = parse(text)
+        if user is not None:
+            self.users.allows(user, command)
+        return self._do(command, text)
+
+    def sql(
+        self,
+        text: str,
+        *,
+        as_of: object = None,
+        params: Mapping[str, Any] | list[Any] | None = None,
+        store: relation.Store | None = None,
+    ) -> Result:
+        """Ask a SELECT over everything that the store has, or what somebody may see of it."""
+        return sql(
+            self._store if store is None else store,
+            text,
+            as_of=as_of,
+            params=params,
+            timezone=self._calendar.timezone,
+            extra=self._remembered_relation,
+        )
+
+    def stream(
+        self,
+        text: str,
+        *,
+        as_of: object = None,
+        params: Mapping[str, Any] | list[Any] | None = None,
+        store: relation.Store | None = None,
+        notes: relation.Notes | None = None,
+        copied: bool = True,
+        sandbox: Calculator = SHARED,
+    ) -> AbstractContextManager[pa.RecordBatchReader]:
+        """The same for long answers: batches, calculated as they are read. ``notes`` are complete
+        when all of them are. Without a copy of metrics it may raise ``Moved``."""
+        return stream(
+            self._store if store is None else store,
+            text,
+            as_of=as_of,
+            params=params,
+            timezone=self._calendar.timezone,
+            extra=self._remembered_relation,
+            notes=notes,
+            copied=copied,
+            sandbox=sandbox,
+        )
+
+    def relations(
+        self, text: str, *, as_of: object = None
+    ) -> tuple[Statement, dict[Named, relation.Relation]]:
+        """What a SELECT asks for, all of it at one position: for engines elsewhere."""
+        return relations(self._store, text, as_of=as_of, extra=self._remembered_relation)
+
+    def statement(self, text: str, *, sandbox: Calculator = SHARED) -> Statement:
+        """What a SQL text asks for, before anything runs: whoever checks rights looks at it."""
+        return read(text, sandbox)
+
+    def close(self) -> None:
+        self._engine.close()
+
+    def _do(self, command: Command, text: str) -> Result:
+        match command:
+            case ast.Query() | ast.Replay():
+                return self._ask(command, text)
+            case ast.Define() | ast.StoreEvent() | ast.DeleteEvents():
+                return self._change(command, text)
+            case ast.Remember() | ast.Show() | ast.Forget():
+                return self._recall(command)
+            case ast.Explain(asked):
+                result = self._ask(asked, text)
+                return Told(explanation(result), [_flat(explained(result))])
+            case ast.Plot():
+                return self._plot(command, text)
+            case ast.Batch():
+                return self._batch(command, text)
+            case ast.Flush():
+                for name in self._tables():
+                    self._store.table(name).flush()
+                return Told("flushed")
+            case ast.Ping():
+                return Told("PONG")
+            case _:
+                return self._administer(command)
+
+    def _change(self, command: ast.Define | ast.StoreEvent | ast.DeleteEvents, text: str) -> Result:
+        name = command.event.text
+        match command:
+            case ast.Define():
+                schema = self._store.table(name).define(command.fields, version=command.version)
+                return Told(f"{name} is defined in version {schema.version}")
+            case ast.StoreEvent():
+                table = self._known(command.event, text)
+                appended = table.store(command.context, command.payload)
+                return Told("stored", [{"event": name, "seq": appended.first_seq}])
+        where = self._bind(command, text).events[0].where
+        everything = Compare("seq", ">=", 0)
+        count = self._known(command.event, text).delete(where or everything)
+        return Told(f"{count} event{'s' * (count != 1)} deleted", [{"deleted": count}])
+
+    def _recall(self, command: ast.Remember | ast.Show | ast.Forget) -> Result:
+        match command:
+            case ast.Remember():
+                kept = self.remembered.remember(command)
+                return Told(
+                    f"remembered as {kept.alias}", [{"alias": kept.alias, "rows": kept.rows}]
+                )
+            case ast.Show(alias):
+                return self.remembered.show(alias)
+            case ast.Forget(alias):
+                self.remembered.forget(alias)
+                return Told(f"{alias} is forgotten")
+
+    def _plot(self, command: ast.Plot, text: str) -> Result:
+        sight = Sight(self._store)
+        drawn = chart(
+            command,
+            sight.schema,
+            lambda bound: self._answering(bound, sight.snapshot).arrow(),
+            text,
+            events=self._hints(),
+            calendar=self._calendar,
+        )
+        points = [msgspec.to_builtins(point) for point in drawn.points]
+        return Told(f"{len(points)} points", points, chart=drawn)
+
+    def _batch(self, batch: ast.Batch, text: str) -> Result:
+        results: list[Result] = []
+        for command, own in zip(batch.commands, batch.texts, strict=True):
+            try:
+                results.append(self._do(command, text))
+            except StrandlineError as error:
+                error.results = tuple(results)
+                error.add_note(f"{len(results)} commands of the batch were done before {own!r}")
+                raise
+        rows = [
+            {"command": own, "message": result.message}
+            for own, result in zip(batch.texts, results, strict=True)
+        ]
+        return Told(f"{len(rows)} commands done", rows, results=results)
+
+    def _administer(self, command: Command) -> Result:
+        match command:
+            case ast.CreateUser(user=user, key=key, roles=roles):
+                made = self.users.create(user, key=key, roles=roles)
+                row = {"user": made.id, "key": made.key}
+                return Told(f"user {made.id} is created; the key is told this once", [row])
+            case ast.RevokeKey(user):
+                self.users.revoke_key(user)
+                return Told(f"the key of {user} is revoked")
+            case ast.ListUsers():
+                found = [msgspec.to_builtins(each) for each in self.users.listed()]
+                return Told(f"{len(found)} users", [_flat(each) for each in found])
+            case ast.Grant():
+                names = [name.text for name in command.events]
+                self.users.grant(command.user, command.permissions, names)
+                return Told(f"granted to {command.user}")
+            case ast.Revoke():
+                names = [name.text for name in command.events]
+                self.users.revoke(command.user, command.permissions, names)
+                return Told(f"revoked from {command.user}")
+            case ast.ShowPermissions(user):
+                shown = msgspec.to_builtins(self.users.user(user))
+                return Told(f"permissions of {user}", [_flat(shown)])
+        raise Invalid(f"{type(command).__name__} cannot be done here")
+
+    def _ask(self, command: ast.Query | ast.Replay, text: str) -> Result:
+        bound, sight = bound_to_sight(
+            self._store, lambda schemas: self._bound(command, text, schemas)
+        )
+        return self._answering(bound, sight.snapshot)
+
+    def _bind(self, command: ast.Query | ast.Replay | ast.DeleteEvents, text: str) -> Bound:
+        return self._bound(command, text, self._schema)
+
+    def _bound(
+        self,
+        command: ast.Query | ast.Replay | ast.DeleteEvents,
+        text: str,
+        schemas: Callable[[str], Schema | None],
+    ) -> Bound:
+        return bind(command, schemas, text, events=self._hints(), calendar=self._calendar)
+
+    def _bind_text(self, text: str) -> Bound:
+        command = parse(text)
+        if not isinstance(command, Query):
+            raise Invalid(f"only a QUERY can be remembered: {text}")
+        return self._bind(command, text)
+
+    def _hints(self) -> Collection[str]:
+        return _Events(self.events)
+
+    def _known(self, event: Name, text: str) -> Table:
+        if self._schema(event.text) is None:
+            hint = did_you_mean(event.text, self.events())
+            raise Mistake(
+                f"unknown event {event.text!r}: DEFINE it first", text, event.at, hint=hint
+            )
+        return self._store.table(event.text)
+
+    def _schema(self, event: str) -> Schema | None:
+        return Sight(self._store).schema(event)
+
+    def _snapshot(self, event: str) -> PinnedTable:
+        return self._store.table(event).snapshot()
+
+    def _tables(self) -> list[str]:
+        return [name for kind, name in self._store.views.names() if kind == "table"]
+
+    def _remembered_query(self, alias: str) -> Query | None:
+        command = parse(self.remembered.describe(alias).query)
+        return command if isinstance(command, Query) else None
+
+    def _remembered_relation(self, schema: str, name: str) -> pa.Table | None:
+        if schema != "remembered":
+            return None
+        return self.remembered.show(name).arrow()
+
+
+class _Events(Collection[str]):
+    """Names that are looked up when somebody wants them: there may be many topics."""
+
+    def __init__(self, find: Callable[[], list[str]]) -> None:
+        self._find = find
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._find())
+
+    def __len__(self) -> int:
+        return len(self._find())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._find()
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """Nested values as JSON text: a result has one value in a field."""
+    return {
+        name: msgspec.json.encode(value).decode() if isinstance(value, dict | list) else value
+        for name, value in row.items()
+    }

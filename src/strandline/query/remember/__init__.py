@@ -1,1 +1,0 @@
-"""Remembered queries: what was found is kept, and a later look adds only what is new."""

@@ -1,0 +1,1 @@
+"""Relations of SQL: topics, views and tables as columns and rows."""

@@ -1,0 +1,163 @@
+"""The jobs of a queue as rows: where each is, and what was said of it.
+
+A queue knows nothing but the present. So its columns, a few bytes for each job, are copied while
+the position is taken; what is in the records (key, payload, tag, time) is read later, if it is
+asked for. A job whose record leaves the log meanwhile is not shown then, as with any delete.
+
+    state      waiting, delayed (for its time), blocked (by an older job of its group), claimed,
+               lapsed (claimed, but the lease is over: may be claimed again), dying (on its way to
+               the dead letters)
+    due        when it may be claimed, if it was to wait for that
+    worker     who has it, or had it when it lapsed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from strandline.query.sql.filters import Where, bounds
+from strandline.query.sql.relations.relation import TIME, Position, Relation, texts
+from strandline.views.queue.fold import JOBS, QueueFold
+from strandline.views.queue.state.job_chunk import BLOCKED, Chunk
+from strandline.views.view_runner import Host
+
+_STATES = ["", "", "blocked", "delayed", "dying", "claimed", "waiting", "lapsed"]
+"""As SQL tells the states of a chunk."""
+_AT_ONCE = 8192
+
+_KNOWN = [
+    pa.field("seq", pa.uint64(), nullable=False),
+    pa.field("state", pa.string(), nullable=False),
+    pa.field("priority", pa.uint8(), nullable=False),
+    pa.field("attempts", pa.uint16(), nullable=False),
+    pa.field("due", TIME),
+    pa.field("expires", TIME),
+    pa.field("worker", pa.string()),
+    pa.field("lease", pa.int64()),
+]
+RECORDED = [
+    pa.field("ts", TIME),
+    pa.field("key", pa.string()),
+    pa.field("key_bytes", pa.binary()),
+    pa.field("tag", pa.string()),
+    pa.field("data", pa.binary()),
+    pa.field("text", pa.string()),
+]
+
+
+class QueueSource:
+    """A queue."""
+
+    def __init__(self, host: Host[QueueFold], *, apart: bool = False) -> None:
+        """``apart``: some records are where nobody looks; their jobs are shown all the same."""
+        self._host = host
+        self._apart = apart
+        self.topics = host.topics
+        self.held = (host,)
+
+    def at(self, position: Position) -> Relation:
+        clock, fold = self._host.world.clock, self._host.fold
+        fold.look(clock.monotonic(), clock.now_us())
+        parts = [_known(fold, chunk) for _, chunk in sorted(fold.jobs.board.chunks.items())]
+        shape = pa.schema(_KNOWN)
+        known = pa.Table.from_batches(parts, shape).combine_chunks()
+        return QueueRows(self._host, known, apart=self._apart)
+
+
+class QueueRows:
+    """Jobs as they were at a position. Safe from many threads."""
+
+    schema = pa.schema([*_KNOWN, *RECORDED])
+
+    def __init__(self, host: Host[QueueFold], known: pa.Table, *, apart: bool = False) -> None:
+        self._host = host
+        self._known = known
+        self._apart = apart
+
+    def batches(self, columns: Sequence[str], where: Where | None) -> Iterator[pa.RecordBatch]:
+        seqs = bounds(where, "seq")
+        known = self._known
+        numbers = known["seq"].to_numpy()
+        first = 0 if seqs.low is None else int(np.searchsorted(numbers, seqs.low))
+        behind = (
+            len(known) if seqs.high is None else int(np.searchsorted(numbers, seqs.high, "right"))
+        )
+        known = known.slice(first, max(0, behind - first))
+        recorded = any(field.name in columns for field in RECORDED)
+        for batch in known.to_batches(max_chunksize=_AT_ONCE):
+            wide = self._with_records(batch) if recorded else batch
+            yield wide.select(columns)
+
+    def _with_records(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        page = self._host.topics[JOBS].pick(batch["seq"].to_pylist())
+        found = page.arrow().combine_chunks()
+        here = np.isin(batch["seq"].to_numpy(), found["seq"].to_numpy())
+        if not here.all():
+            if self._apart:
+                found = found.take(pa.array(here.cumsum() - 1, mask=~here))
+            else:
+                batch = batch.filter(pa.array(here))
+        return _joined(batch, found)
+
+
+def _known(fold: QueueFold, chunk: Chunk) -> pa.RecordBatch:
+    """What the fold knows of the jobs of a chunk, copied."""
+    rows = (chunk.state >= BLOCKED).nonzero()[0]
+    states = pa.DictionaryArray.from_arrays(chunk.state[rows].astype("i4"), pa.array(_STATES))
+    grants = chunk.values("grant", rows)
+    leases = chunk.values("lease", rows)
+    columns = [
+        pa.array(chunk.seqs(rows).astype("u8")),
+        states.cast(pa.string()),
+        pa.array(chunk.priority[rows]),
+        pa.array(chunk.deliveries[rows]),
+        _moments(chunk.values("not_before", rows)),
+        _moments(chunk.values("expires", rows)),
+        _workers(fold, grants),
+        pa.array(leases, mask=leases == 0),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(_KNOWN))
+
+
+def _moments(values: np.ndarray[Any, Any]) -> pa.Array:
+    return pa.array(values.astype("i8"), mask=values == 0).cast(TIME)
+
+
+def _workers(fold: QueueFold, grants: np.ndarray[Any, Any]) -> pa.Array:
+    numbers, places = np.unique(grants, return_inverse=True)
+    leases = fold.jobs.leases
+    names = [
+        leases.terms(number).worker.decode(errors="replace") if number in leases else None
+        for number in numbers.tolist()
+    ]
+    return pa.array(names, pa.string()).take(pa.array(places.reshape(-1)))
+
+
+def _joined(batch: pa.RecordBatch, found: pa.Table) -> pa.RecordBatch:
+    """Jobs beside their records, which are as many and in the same order."""
+    columns = {name: batch[name] for name in batch.schema.names}
+    columns["ts"] = found["ts"]
+    columns.update(recorded_columns(found))
+    arrays = [_flat(columns[name]) for name in QueueRows.schema.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=QueueRows.schema)
+
+
+def recorded_columns(records: pa.Table | pa.RecordBatch) -> dict[str, pa.Array]:
+    """What the records of jobs say of them."""
+    return {
+        "key": texts(records["key"]),
+        "key_bytes": records["key"],
+        "tag": records["tag"],
+        "data": records["data"],
+        "text": texts(records["data"]),
+    }
+
+
+def _flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if isinstance(column, pa.ChunkedArray):
+        return column.combine_chunks()
+    return column

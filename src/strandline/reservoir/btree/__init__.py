@@ -1,0 +1,1 @@
+"""An ordered map on pages: a B+tree that may be larger than memory."""

@@ -1,0 +1,72 @@
+"""Many entries into one leaf: what it holds afterwards. Pure.
+
+Three ways, by what is quickest: behind all keys of the leaf they are appended; a few are searched
+for one by one; many are thrown together and sorted, which is one merge of two sorted runs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import NamedTuple
+
+from strandline.reservoir.btree.leaf import ENTRY_BYTES, Leaf, Stored, size_of
+from strandline.reservoir.btree.overflow import Large
+
+FEW_SHARE = 3
+"""Few are less than this part of what is there: found by measuring."""
+
+
+class Merged(NamedTuple):
+    """A leaf as it will be."""
+
+    keys: list[bytes]
+    values: list[Stored]
+    size: int
+    replaced: list[Large]
+    """Large values that are no longer there."""
+    appended: bool
+
+
+def merge(leaf: Leaf, run: list[bytes], batch: dict[bytes, bytes]) -> Merged:
+    """The leaf with the keys of the run, which are in order, and their values in the batch."""
+    if not leaf.keys or run[0] > leaf.keys[-1]:
+        return _appended(leaf, run, batch)
+    if len(run) * FEW_SHARE < len(leaf.keys):
+        return _searched(leaf, run, batch)
+    return _sorted(leaf, run, batch)
+
+
+def _appended(leaf: Leaf, run: list[bytes], batch: dict[bytes, bytes]) -> Merged:
+    new: list[Stored] = [batch[key] for key in run]
+    size = leaf.size + ENTRY_BYTES * len(run) + sum(map(len, run)) + sum(map(len, new))
+    return Merged(leaf.keys + run, leaf.values + new, size, [], appended=True)
+
+
+def _searched(leaf: Leaf, run: list[bytes], batch: dict[bytes, bytes]) -> Merged:
+    keys, values, size = leaf.keys.copy(), leaf.values.copy(), leaf.size
+    replaced = []
+    at = 0
+    for key in run:
+        value = batch[key]
+        at = bisect_left(keys, key, at)
+        if at < len(keys) and keys[at] == key:
+            old = values[at]
+            if type(old) is Large:
+                replaced.append(old)
+            size += len(value) - len(old)
+            values[at] = value
+        else:
+            size += len(key) + len(value) + ENTRY_BYTES
+            keys.insert(at, key)
+            values.insert(at, value)
+    return Merged(keys, values, size, replaced, appended=False)
+
+
+def _sorted(leaf: Leaf, run: list[bytes], batch: dict[bytes, bytes]) -> Merged:
+    entries = dict(zip(leaf.keys, leaf.values, strict=True))
+    replaced = [old for key in run if type(old := entries.get(key)) is Large]
+    for key in run:
+        entries[key] = batch[key]
+    keys = sorted(entries)
+    values = [entries[key] for key in keys]
+    return Merged(keys, values, size_of(keys, values), replaced, appended=False)

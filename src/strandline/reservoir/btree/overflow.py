@@ -1,0 +1,102 @@
+"""Values too large for a leaf: pieces, each a page of its own, and the pointer that a leaf keeps.
+
+A piece, as a page:
+
+    offset  size  field
+    0       1     kind: 0x56 ("V")
+    1       n     the bytes; every piece but the last has PIECE_BYTES of them
+
+A pointer, in the place of the value:
+
+    offset  size  field
+    0       4     size of the value in bytes, little-endian
+    4       4*p   the pieces' page numbers in order, little-endian; p follows from the size
+
+Pure.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import final
+
+import msgspec
+
+from strandline.errors import Corrupt
+from strandline.platform.disk import Buffer
+
+VALUE_BYTES_MAX = 16 * 1024 * 1024
+PIECE_BYTES = 1024 * 1024
+NUMBER_FIRST = 2
+"""The first page number that is not the root's."""
+NUMBER_NEXT_MAX = 1 << 32
+
+KIND = 0x56
+_PIECE_RAM = 200
+_SIZE = struct.Struct("<I")
+
+
+@final
+class Large(msgspec.Struct, frozen=True):
+    """Where a large value is. Its ``len`` is the pointer's: that is what the leaf holds."""
+
+    size: int
+    pieces: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return 4 + 4 * len(self.pieces)
+
+
+class Piece:
+    """Bytes of a large value that are not saved yet, or were lately. Owned by one thread."""
+
+    __slots__ = ("data", "dirty", "n", "used")
+
+    level = -1
+
+    def __init__(self, n: int, data: bytes) -> None:
+        self.n = n
+        self.data = data
+        self.dirty = False
+        self.used = False
+
+    @property
+    def size(self) -> int:
+        return 1 + len(self.data)
+
+    def ram(self) -> int:
+        return _PIECE_RAM + len(self.data)
+
+
+def piece_count(size: int) -> int:
+    return -(-size // PIECE_BYTES)
+
+
+def cut(value: bytes) -> list[bytes]:
+    return [value[at : at + PIECE_BYTES] for at in range(0, len(value), PIECE_BYTES)]
+
+
+def encode_pointer(large: Large) -> bytes:
+    return struct.pack(f"<{1 + len(large.pieces)}I", large.size, *large.pieces)
+
+
+def decode_pointer(data: bytes, where: str) -> Large:
+    size = _SIZE.unpack_from(data)[0] if len(data) >= 4 else 0
+    count = piece_count(size)
+    if not 0 < size <= VALUE_BYTES_MAX or len(data) != 4 + 4 * count:
+        raise Corrupt("a pointer to a large value makes no sense", path=where)
+    pieces = struct.unpack_from(f"<{count}I", data, 4)
+    if min(pieces) < NUMBER_FIRST or len(set(pieces)) < count:
+        raise Corrupt("a large value is said to be in pages that cannot be its", path=where)
+    return Large(size, pieces)
+
+
+def encode_piece(piece: Piece) -> bytes:
+    return bytes((KIND,)) + piece.data
+
+
+def decode_piece(data: Buffer, size: int, where: str) -> memoryview:
+    """The piece's bytes, of which there must be so many."""
+    if len(data) != 1 + size or data[0] != KIND:
+        raise Corrupt(f"this is no piece of a large value with {size} bytes", path=where)
+    return memoryview(data)[1:]

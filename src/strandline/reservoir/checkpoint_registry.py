@@ -1,0 +1,82 @@
+"""The registry <-> bytes: the checkpoints that a version can be put together from. Pure.
+
+    offset  size  field
+    0       4     "SRCR"
+    4       2     format version, 1
+    6       2     zero
+    8       8     checkpoints, N
+    16            columns of N values, 8 bytes each
+
+    version, flags (bit 0 a snapshot, bit 1 a bundle), CRC-64, offset in its object, size
+
+Every checkpoint carries the registry in its own object, and the last row is the checkpoint itself:
+with the newest one found, each of the others is one request for exactly its bytes. It reaches back
+to the snapshot before the oldest version that can be recovered. Its own CRC-64 is in the footer.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from strandline.errors import Corrupt, NewerFormat
+from strandline.platform.disk import Buffer
+
+FORMAT_VERSION = 1
+FLAG_SNAPSHOT = 1
+FLAG_BUNDLE = 2
+
+_MAGIC = b"SRCR"
+_HEADER = struct.Struct("<4sH2xQ")
+_COLUMNS = 5
+
+
+class Row(msgspec.Struct, frozen=True, gc=False):
+    """One checkpoint."""
+
+    version: int
+    flags: int
+    crc64: int
+    offset: int
+    size: int
+
+    @property
+    def is_snapshot(self) -> bool:
+        return bool(self.flags & FLAG_SNAPSHOT)
+
+    @property
+    def is_bundle(self) -> bool:
+        return bool(self.flags & FLAG_BUNDLE)
+
+
+def encode(rows: Sequence[Row]) -> bytes:
+    table = np.array([msgspec.structs.astuple(row) for row in rows], dtype="<u8")
+    return _HEADER.pack(_MAGIC, FORMAT_VERSION, len(rows)) + table.T.tobytes()
+
+
+def decode(data: Buffer, label: str) -> list[Row]:
+    """The rows in these bytes, whose CRC-64 the footer has vouched for."""
+    if len(data) < _HEADER.size or bytes(data[:4]) != _MAGIC:
+        raise Corrupt("a registry does not begin as one", path=label)
+    _, form, count = _HEADER.unpack_from(data)
+    if form > FORMAT_VERSION:
+        raise NewerFormat(f"{label} has reservoir format {form}: upgrade to read it")
+    if len(data) != _HEADER.size + count * _COLUMNS * 8:
+        raise Corrupt("the columns of a registry do not add up", path=label)
+    table = np.frombuffer(data, "<u8", offset=_HEADER.size).reshape(_COLUMNS, count)
+    return [Row(*values) for values in table.T.tolist()]
+
+
+def chain(rows: Sequence[Row]) -> list[Row]:
+    """The rows that the last one is put together from: the newest snapshot, and what follows."""
+    begin = max(place for place, row in enumerate(rows) if row.is_snapshot)
+    return list(rows[begin:])
+
+
+def kept(rows: Sequence[Row], oldest: int) -> list[Row]:
+    """The rows from the newest snapshot on that versions from ``oldest`` on can begin with."""
+    able = [place for place, row in enumerate(rows) if row.is_snapshot and row.version <= oldest]
+    return list(rows[max(able, default=0) :])

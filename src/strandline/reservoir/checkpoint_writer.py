@@ -1,0 +1,158 @@
+"""Making a version: encode what has changed, create its object, go on from there.
+
+The object's name is the version, and it is created where nothing is. So of two writers one gets
+it, and the other is fenced. When the answer is lost nobody knows whether the object is there; it is
+kept here and created again, with the same bytes, before anything else is checkpointed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+
+from strandline.errors import AlreadyThere, Fenced, Invalid
+from strandline.platform.disk import Buffer
+from strandline.platform.objectstore.protocol import Objects
+from strandline.reservoir import checkpoint_codec as checkpoints
+from strandline.reservoir import checkpoint_registry, object_keys
+from strandline.reservoir.checkpoint_codec import Checkpoint, Footer
+from strandline.reservoir.checkpoint_registry import Row
+from strandline.reservoir.data_files.data_file_builder import Blob
+from strandline.reservoir.data_files.data_file_codec import crc64
+from strandline.reservoir.reservoir_state import State
+
+_NO_IDS = np.empty(0, dtype="<i8")
+
+
+class Pending(msgspec.Struct, frozen=True, eq=False):
+    """A version whose object is not known to be there."""
+
+    version: int
+    meta: bytes
+    rows: list[Row]
+    dropped: list[Row]
+    """Checkpoints that nobody needs once it is."""
+    bundle: Blob | None
+    body: Buffer
+
+
+class Checkpointer:
+    """Writes the versions of one opening. Owned by whoever holds the pool's ``committing``."""
+
+    def __init__(
+        self,
+        objects: Objects,
+        state: State,
+        *,
+        writer_id: bytes,
+        snapshot_interval: int,
+        keep_versions: int,
+    ) -> None:
+        self._objects = objects
+        self._state = state
+        self._writer_id = writer_id
+        self._snapshot_interval = snapshot_interval
+        self._keep_versions = keep_versions
+        self.pending: Pending | None = None
+
+    def encode(
+        self,
+        version: int,
+        *,
+        meta: bytes,
+        now_us: int,
+        bundle: Blob | None = None,
+        is_opening: bool = False,
+    ) -> Pending:
+        """Everything that changed since the last checkpoint, as the object of the next.
+
+        That of an opening is kept for its name, so it stays small: no snapshot, but for the first.
+        """
+        if version > object_keys.VERSION_MAX:
+            raise Invalid(f"version {version} is beyond the last one, {object_keys.VERSION_MAX}")
+        state = self._state
+        is_snapshot = not state.rows or (self.is_snapshot_due() and not is_opening)
+        section = checkpoints.encode(
+            self._content(version, meta=meta, now_us=now_us, is_snapshot=is_snapshot),
+            compress=True,
+        )
+        offset = 0 if bundle is None else bundle.entry.ref.size
+        flags = checkpoint_registry.FLAG_SNAPSHOT * is_snapshot
+        flags |= checkpoint_registry.FLAG_BUNDLE * (bundle is not None)
+        row = Row(version, flags, crc64(section), offset, len(section))
+        rows = checkpoint_registry.kept([*state.rows, row], version - self._keep_versions)
+        listed = checkpoint_registry.encode(rows)
+        footer = Footer(state.reservoir_id, version, offset, offset + len(section), crc64(listed))
+        body = b"".join(
+            (
+                *(() if bundle is None else bundle.chunks()),
+                section,
+                listed,
+                checkpoints.encode_footer(footer),
+            )
+        )
+        dropped = state.rows[: len(state.rows) + 1 - len(rows)]
+        return Pending(version, meta, rows, dropped, bundle, body)
+
+    def is_snapshot_due(self) -> bool:
+        return self._state.since_snapshot() >= self._snapshot_interval
+
+    def is_snapshot_overdue(self) -> bool:
+        """Whether there were many openings, each a version, and no checkpoint that could be one."""
+        return self._state.since_snapshot() > 2 * self._snapshot_interval
+
+    def create(self, pending: Pending) -> None:
+        """Make it the newest version, or raise ``AlreadyThere``."""
+        self._objects.create(object_keys.checkpoint_key(pending.version), pending.body)
+        state = self._state
+        state.version, state.meta, state.rows = pending.version, pending.meta, pending.rows
+
+    def settle(self, done: Callable[[Pending], None]) -> None:
+        """Create what is pending, if anything is. Raises ``Fenced`` when another writer came."""
+        pending = self.pending
+        if pending is None:
+            return
+        try:
+            self.create(pending)
+        except AlreadyThere as error:
+            raise Fenced(
+                f"another writer has opened {self._objects.name} and made version "
+                f"{pending.version}: stop, or open again to take it back"
+            ) from error
+        self.pending = None
+        done(pending)
+
+    def _content(self, version: int, *, meta: bytes, now_us: int, is_snapshot: bool) -> Checkpoint:
+        state = self._state
+        if is_snapshot:
+            (ids, rows), deleted = state.pages.everything(), _NO_IDS
+        else:
+            ids, rows, deleted = state.pages.changes()
+        return Checkpoint(
+            reservoir_id=state.reservoir_id,
+            version=version,
+            previous=state.version,
+            term=state.term,
+            kept_term=state.kept_term,
+            made_us=now_us,
+            writer_id=self._writer_id,
+            is_snapshot=is_snapshot,
+            ids=ids,
+            rows=rows,
+            deleted=deleted,
+            files=state.files.rows(changed_only=not is_snapshot),
+            garbage=state.files.garbage_rows(changed_only=not is_snapshot),
+            meta=meta,
+        )
+
+
+def check_meta(meta: bytes) -> None:
+    """Complain when a checkpoint cannot carry this."""
+    if not isinstance(meta, bytes):
+        raise Invalid(f"meta is bytes, not {type(meta).__name__}")
+    if len(meta) > checkpoints.META_BYTES_MAX:
+        raise Invalid(
+            f"{len(meta)} bytes of meta: a checkpoint carries {checkpoints.META_BYTES_MAX}"
+        )

@@ -1,0 +1,238 @@
+"""A page from its place, verified.
+
+A page is read where it is nearest: from the cache; without one from the files of a store that is a
+folder of this machine; otherwise by a request for its range, or for a stretch (``range_cache.py``)
+when the reservoir is open for reading only. Bytes that fail the page's checksum are never given.
+They are read again, each step further from what may be damaged:
+
+    1. in a cache, a copy that has been repaired before is given up, and the page read from a new
+       download; another local file is opened again
+    2. the page is requested from the object store itself, and the copy in the cache repaired
+    3. ``Corrupt``, with the page, the object and the offset; the copy stays, for its other pages
+
+A page that is good in a file that is not is given: its own checksum vouches for it. Many who meet
+the same bad page of a cache wait for one request. Errors of the
+object store pass through, but for an object that is gone, which is ``Corrupt``: some checkpoint
+says that it is there.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Protocol
+
+from strandline.errors import Corrupt, NotFound
+from strandline.platform.disk import OsDisk, ReadFile
+from strandline.platform.objectstore.local import FolderObjects
+from strandline.platform.objectstore.protocol import Objects
+from strandline.reservoir import object_keys
+from strandline.reservoir.cache.cache import Cache
+from strandline.reservoir.cache.downloads import RangeFile
+from strandline.reservoir.cache.open_files import DESCRIPTORS_MAX, LocalFile, OpenFiles
+from strandline.reservoir.cache.single_flight import Flights
+from strandline.reservoir.data_files.data_file_codec import page_checksum
+from strandline.reservoir.data_files.data_file_table import FileRef
+from strandline.reservoir.data_files.page_table import Place
+from strandline.reservoir.range_cache import Stretches
+from strandline.reservoir.request_metering import CountedObjects
+
+Wanted = tuple[int, Place, FileRef]
+"""A page id, its place, and the file that is there."""
+
+
+class Files(Protocol):
+    """Where files are read. Safe from many threads."""
+
+    def open(self, file: FileRef) -> ReadFile: ...
+
+    def evict(self, file_id: int, bad: ReadFile | None = None) -> bool:
+        """Give up a local copy, with ``bad`` only if it is that one; whether there was one."""
+        ...
+
+
+class PageReader:
+    """Reads pages. Safe from many threads."""
+
+    def __init__(
+        self, objects: Objects, cache: Cache | None = None, *, whole: bool = False
+    ) -> None:
+        """``whole``: most of it is going to be read, and pages are worth a stretch of a file."""
+        self._objects = objects
+        self._cache = cache
+        self._files: Files = _files_of(objects, whole=whole) if cache is None else cache
+        self._repairs: Flights[bytes] = Flights()
+        self._open_file = self._files.open  # on the way of every read
+
+    @property
+    def is_distant(self) -> bool:
+        """Whether reading a file always costs a request."""
+        return self._cache is None and not isinstance(self._files, _FolderFiles)
+
+    def read(self, page_id: int, place: Place, file: FileRef) -> bytes:
+        """The bytes of a page as they were stored."""
+        opened = None
+        file_id, offset, size, checksum = place
+        try:
+            opened = self._open_file(file)
+            data = opened.pread(size, offset)
+            if page_checksum(data, page_id, file_id) == checksum:
+                return data
+        except OSError:
+            pass  # a bad block is as good as a bad page
+        except NotFound as error:
+            raise self._gone(page_id, place) from error
+        return self._read_again(page_id, place, file, opened)
+
+    def read_many(self, wanted: Sequence[Wanted]) -> list[bytes]:
+        """The same for many pages, in their order: file by file, and each from front to back."""
+        order = sorted(range(len(wanted)), key=lambda number: wanted[number][1][:2])
+        pages = [b""] * len(wanted)
+        for _, group in itertools.groupby(order, key=lambda number: wanted[number][1].file_id):
+            numbers = list(group)
+            found = self._read_of_one_file([wanted[number] for number in numbers])
+            for number, page in zip(numbers, found, strict=True):
+                pages[number] = page
+        return pages
+
+    def close(self) -> None:
+        """Let go of open files. A cache is closed by whoever opened it."""
+        if isinstance(self._files, _FolderFiles):
+            self._files.close()
+
+    def _read_of_one_file(self, wanted: Sequence[Wanted]) -> list[bytes]:
+        first_id, first, file = wanted[0]
+        try:
+            opened = self._open(file)
+            if isinstance(opened, RangeFile):
+                found = opened.pread_many([(place.offset, place.size) for _, place, _ in wanted])
+            else:
+                found = [_pread(opened, place) for _, place, _ in wanted]
+        except NotFound as error:
+            raise self._gone(first_id, first) from error
+        return [
+            data
+            if page_checksum(data, page_id, place.file_id) == place.checksum
+            else self._read_again(page_id, place, file, opened)
+            for data, (page_id, place, _) in zip(found, wanted, strict=True)
+        ]
+
+    def _open(self, file: FileRef) -> ReadFile:
+        try:
+            return self._files.open(file)
+        except OSError:  # of a folder; a cache answers its own
+            return RangeFile(self._objects, file)
+
+    def _read_again(self, page_id: int, place: Place, file: FileRef, bad: ReadFile | None) -> bytes:
+        try:
+            if bad is None or isinstance(bad, RangeFile):
+                return self._request(page_id, place, file)
+            if self._cache is None:
+                data = self._reopened(file, bad).pread(place.size, place.offset)
+                is_right = page_checksum(data, page_id, place.file_id) == place.checksum
+                return data if is_right else self._request(page_id, place, file)
+            cache, number = self._cache, place.file_id << 64 | page_id
+            return self._repairs.join(
+                number, lambda: self._repaired(cache, page_id, place, file, bad)
+            )
+        except NotFound as error:
+            raise self._gone(page_id, place) from error
+
+    def _repaired(
+        self, cache: Cache, page_id: int, place: Place, file: FileRef, copy: ReadFile
+    ) -> bytes:
+        """The page, which is good in the copy afterwards if that can be."""
+        data = _pread(copy, place)
+        if page_checksum(data, page_id, place.file_id) == place.checksum:
+            return data  # another reader was first
+        if not cache.is_repairable(file.file_id, copy):
+            copy = self._reopened(file, copy)
+            data = _pread(copy, place)
+            if page_checksum(data, page_id, place.file_id) == place.checksum:
+                return data
+        data = self._request(page_id, place, file)
+        cache.repair(file.file_id, copy, place.offset, data)
+        return data
+
+    def _reopened(self, file: FileRef, bad: ReadFile) -> ReadFile:
+        self._files.evict(file.file_id, bad)
+        return self._open(file)
+
+    def _request(self, page_id: int, place: Place, file: FileRef) -> bytes:
+        data = RangeFile(self._objects, file).pread(place.size, place.offset)
+        if page_checksum(data, page_id, place.file_id) != place.checksum:
+            raise Corrupt(
+                f"page {page_id} fails its checksum", path=self._path(place), offset=place.offset
+            )
+        return data
+
+    def _gone(self, page_id: int, place: Place) -> Corrupt:
+        return Corrupt(
+            f"page {page_id} cannot be read: a data file is gone",
+            path=self._path(place),
+            offset=place.offset,
+        )
+
+    def _path(self, place: Place) -> str:
+        return f"{self._objects.name}/{object_keys.file_key(place.file_id)}"
+
+
+class _RemoteFiles:
+    """Files that stay in the object store."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+
+    def open(self, file: FileRef) -> ReadFile:
+        return RangeFile(self._objects, file)
+
+    def evict(self, file_id: int, bad: ReadFile | None = None) -> bool:
+        del file_id, bad
+        return False
+
+
+class _FolderFiles:
+    """The files of a store that is a folder of this machine, open: a range would open it anew."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._files: dict[int, LocalFile] = {}
+        self._open_files = OpenFiles(OsDisk())
+        self._uses = self._open_files.uses
+
+    def open(self, file: FileRef) -> ReadFile:
+        found = self._files.get(file.file_id)
+        if found is not None and (opened := found.opened) is not None:
+            found.used = next(self._uses)
+            return opened
+        path = f"{self._folder}/{object_keys.file_key(file.file_id)}"
+        made = LocalFile(file.file_id, path, file.size, weight=0, used=0)
+        opened = self._open_files.open(made)
+        if len(self._files) >= 2 * DESCRIPTORS_MAX:
+            self._files = {n: each for n, each in list(self._files.items()) if each.opened}
+        self._files[file.file_id] = made
+        return opened
+
+    def evict(self, file_id: int, bad: ReadFile | None = None) -> bool:
+        found = self._files.get(file_id)
+        if found is None or (bad is not None and found.opened is not bad):
+            return False
+        self._open_files.let_go(found)
+        return True
+
+    def close(self) -> None:
+        self._files = {}
+        self._open_files.close()
+
+
+def _files_of(objects: Objects, *, whole: bool) -> Files:
+    if isinstance(objects, FolderObjects | CountedObjects) and objects.real_folder is not None:
+        return _FolderFiles(objects.real_folder)
+    return Stretches(objects) if whole else _RemoteFiles(objects)
+
+
+def _pread(opened: ReadFile, place: Place) -> bytes:
+    try:
+        return opened.pread(place.size, place.offset)
+    except OSError:
+        return b""

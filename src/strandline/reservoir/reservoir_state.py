@@ -1,0 +1,39 @@
+"""What a reservoir is at one version, in memory: tables, registry, and who writes."""
+
+from __future__ import annotations
+
+import msgspec
+
+from strandline.reservoir.checkpoint_registry import Row
+from strandline.reservoir.data_files.data_file_table import FileTable
+from strandline.reservoir.data_files.page_table import PageTable
+
+
+class State(msgspec.Struct, kw_only=True, eq=False):
+    """One version. Changed only by its writer, under the reservoir's lock."""
+
+    reservoir_id: bytes
+    version: int = 0
+    """The newest checkpoint that is durable; 0 when there is none yet."""
+    term: int = 0
+    kept_term: int = 0
+    """Objects from up to this version are deleted by nobody: damage was found when it was made."""
+    meta: bytes = b""
+    pages: PageTable
+    files: FileTable
+    rows: list[Row]
+    """The registry: checkpoints from the oldest that is kept to this version."""
+
+    @property
+    def snapshot_version(self) -> int:
+        """The newest snapshot, 0 when there is none."""
+        return max((row.version for row in self.rows if row.is_snapshot), default=0)
+
+    def since_snapshot(self) -> int:
+        """Checkpoints from the newest snapshot on, itself included."""
+        newest = self.snapshot_version
+        return sum(row.version >= newest for row in self.rows)
+
+
+def empty(reservoir_id: bytes) -> State:
+    return State(reservoir_id=reservoir_id, pages=PageTable(), files=FileTable(), rows=[])

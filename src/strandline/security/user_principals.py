@@ -1,0 +1,67 @@
+"""Users of the command language, as principals: their roles and grants become scopes. Pure.
+
+    admin                         all
+    READ of an event              read of its topic
+    WRITE of an event             write to its topic
+    READ and WRITE                and consume
+    all of it revoked             deny read, write and consume
+
+``query/access/permissions.py`` has the rules of roles and grants; here they are only told in other
+words.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import NamedTuple
+
+from strandline.query.access.permissions import Rights
+from strandline.query.access.users import User
+from strandline.security.scopes import EVERYTHING, Action, Scope, Scopes
+
+PREFIX = "user:"
+_ALL_OF_THEM: tuple[Action, ...] = ("read", "write", "consume")
+_NO_TOPIC = "*"
+
+
+class Login(NamedTuple):
+    """A user's name and key, as HTTP Basic carries them."""
+
+    user: str
+    key: str
+
+
+def login_of(credentials: str) -> Login | None:
+    """What stands behind ``Basic``; None when it is not readable."""
+    try:
+        user, colon, key = base64.b64decode(credentials, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    return Login(user, key) if colon else None
+
+
+def scopes_of(user: User) -> Scopes:
+    """What a user may do with topics."""
+    rights = Rights(roles=user.roles, events=user.events)
+    if rights.is_admin:
+        return EVERYTHING
+    scopes = [Scope(actions=_actions(rights, _NO_TOPIC))]
+    for event in user.events:
+        actions = _actions(rights, event)
+        refused = tuple(action for action in _ALL_OF_THEM if action not in actions)
+        scopes.append(Scope(actions=actions, pattern=event))
+        if refused:
+            scopes.append(Scope(actions=refused, pattern=event, deny=True))
+    return Scopes(scope for scope in scopes if scope.actions)
+
+
+def _actions(rights: Rights, event: str) -> tuple[Action, ...]:
+    actions: list[Action] = []
+    if rights.may("READ", event):
+        actions.append("read")
+    if rights.may("WRITE", event):
+        actions.append("write")
+    if len(actions) == 2:
+        actions.append("consume")
+    return tuple(actions)

@@ -1,1 +1,0 @@
-"""2 sealed: immutable files of blocks. codec, writer, reader, plan."""

@@ -1,0 +1,1 @@
+"""Connections: accept, TLS, strict HTTP parsing, and the fast path for appends."""

@@ -1,0 +1,85 @@
+"""The open connections of a server: how many there may be, and which are kept waiting too long.
+
+Deadlines are looked at by one sweep over all connections, about once a second: a timer for each
+request would cost more than the request's parsing. Addresses of IPv6 count by their first 64 bits.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from strandline.api.errors import Refused
+from strandline.server.limits.rate_limits import network_of
+from strandline.server.settings import RequestLimits
+
+_SWEEP_S_MAX = 1.0
+_SWEEP_S_MIN = 0.02
+
+
+class Waiting(Protocol):
+    """A connection that a client may keep waiting."""
+
+    def overdue(self, now: float) -> bool:
+        """Whether it has been kept waiting for too long."""
+        ...
+
+    def give_up(self) -> None:
+        """Close it, saying why where that makes sense."""
+        ...
+
+    def cut(self) -> None:
+        """Close it now, whatever is under way."""
+        ...
+
+
+class Connections:
+    """All of them. Owned by the loop's thread."""
+
+    def __init__(self, limits: RequestLimits) -> None:
+        self.limits = limits
+        self.open: set[Waiting] = set()
+        self._by_address: dict[str, int] = {}
+
+    @property
+    def sweep_s(self) -> float:
+        """How often to sweep, so that a deadline is overrun by a quarter at most."""
+        shortest = min(self.limits.receive_s_max, self.limits.idle_s_max)
+        return min(_SWEEP_S_MAX, max(_SWEEP_S_MIN, shortest / 4))
+
+    def add(self, connection: Waiting, address: str) -> None:
+        """Count a connection; Refused with 429 when there are too many. Either way, remove it."""
+        limits, address = self.limits, network_of(address)
+        count = self._by_address.get(address, 0) + 1
+        self.open.add(connection)
+        self._by_address[address] = count
+        if len(self.open) > limits.connections_max:
+            raise _too_many("connections_max", limits.connections_max)
+        if address and count > limits.connections_per_address_max:
+            raise _too_many("connections_per_address_max", limits.connections_per_address_max)
+
+    def remove(self, connection: Waiting, address: str) -> None:
+        """Forget a connection; once is enough."""
+        if connection not in self.open:
+            return
+        self.open.remove(connection)
+        address = network_of(address)
+        count = self._by_address[address] - 1
+        if count:
+            self._by_address[address] = count
+        else:
+            del self._by_address[address]
+
+    def sweep(self, now: float) -> None:
+        """Close what is overdue."""
+        for connection in [each for each in self.open if each.overdue(now)]:
+            connection.give_up()
+
+
+def _too_many(limit: str, most: int) -> Refused:
+    return Refused(
+        429,
+        "throttled",
+        f"too many connections: at most {most}",
+        detail={"limit": limit, "max": most},
+        retry_after_s=1.0,
+    )

@@ -1,0 +1,128 @@
+"""Plain appends, and heads of requests by which the next one like it is known at once. Pure.
+
+A head is remembered as the bytes that it was. Whoever meets them again knows what the parser and
+the checks of a head found, since they look at nothing else.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from strandline.config.settings import TopicConfig
+from strandline.log.topic.topic import Topic
+from strandline.security.principal import Principal
+from strandline.server.handlers.append_request import JSON
+from strandline.server.limits.byte_budget import Hold
+
+KNOWN_MAX = 1024
+_HEAD_SIZE_MAX = 2048
+_BEGIN = b'{"records":[{"data":'
+_END = b"}]}"
+_BLANK = b" \t\r\n"
+_NUMBER_SIZE_MAX = 1000  # as limits.py has it: longer data may have a number that is too long
+_is_value = msgspec.json.Decoder(msgspec.Raw).decode
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class Append:
+    """A plain append whose body is arriving. Owned by the loop's thread."""
+
+    __slots__ = ("authorization", "hold", "idempotency_key", "media_type", "pieces", "topic", "who")
+
+    def __init__(
+        self,
+        topic: str,
+        media_type: str,
+        authorization: str | None,
+        idempotency_key: str | None,
+        who: Principal,
+    ) -> None:
+        self.topic = topic
+        self.media_type = media_type
+        self.authorization = authorization
+        self.idempotency_key = idempotency_key
+        self.who = who
+        """The client, as its head was authenticated."""
+        self.pieces: list[bytes] = []
+        self.hold: Hold | None = None
+        """What an unfinished body holds of the budget."""
+
+    @property
+    def body(self) -> bytes:
+        pieces = self.pieces
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+class Repeat:
+    """A head that led to a plain append. Owned by the loop's thread."""
+
+    __slots__ = (
+        "_config",
+        "authorization",
+        "headers",
+        "is_json",
+        "media_type",
+        "name",
+        "size",
+        "told",
+        "topic",
+        "waits",
+    )
+
+    def __init__(self, topic: Topic, append: Append, headers: Headers) -> None:
+        self.topic = topic
+        self.name = append.topic
+        self.media_type = append.media_type
+        self.is_json = append.media_type == JSON
+        self.authorization = append.authorization
+        self.headers = headers
+        self.size = len(append.body)
+        """Of the body: the head says it."""
+        self.told = (
+            b'{"topic":"%b","first_seq":%%d,"last_seq":%%d,"head_seq":%%d,"count":1,'
+            b'"created":false,"deduped":false,"performance":{"server_total_ms":%%.3f}}'
+        ) % append.topic.encode()
+        """The answer to a lone record, but for its numbers."""
+        self.waits = False
+        """Whether appends to the topic wait for a sync."""
+        self._config: TopicConfig | None = None
+
+    def is_open(self, config: TopicConfig) -> bool:
+        """Whether everybody may append to a topic that is set to this, without being admitted by
+        its queue."""
+        if config is self._config:
+            return True
+        if config.views.owner or config.views.queue is not None:
+            return False
+        self._config, self.waits = config, config.durability == "fsync"
+        return True
+
+
+def is_head(head: bytes) -> bool:
+    """Whether bytes up to the first empty line are worth remembering."""
+    return head.startswith(b"POST ") and len(head) <= _HEAD_SIZE_MAX
+
+
+def lone_data(body: bytes, depth_max: int) -> bytes | None:
+    """The data of a body with one record and nothing else; None when it has to be decoded.
+
+    What stands between the beginning and the end of the plainest body is one JSON value, or the
+    body is another one.
+    """
+    if not body.startswith(_BEGIN) or not body.endswith(_END):
+        return None
+    data = body[20:-3]
+    if (
+        not 0 < len(data) <= _NUMBER_SIZE_MAX
+        or data[0] in _BLANK
+        or data[-1] in _BLANK
+        or not data.isascii()
+        or data.count(b"{") + data.count(b"[") > depth_max
+    ):
+        return None
+    try:
+        _is_value(data)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return data

@@ -1,0 +1,156 @@
+"""Sockets, connections and their upkeep: accepts, sweeps, keeps the date, drains.
+
+Uvicorn's protocol and ASGI machinery with a life of our own around it: its server begins with the
+application and ends with a signal, ours begins before the store is open and ends after streams were
+told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import ssl
+from collections.abc import Coroutine, Iterable
+from socket import socket
+
+import structlog
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from strandline.platform.clock import Clock
+from strandline.server.app_state import Parts
+from strandline.server.auth.host_origin import Gate
+from strandline.server.connection.connections import Connections
+from strandline.server.connection.fast_append import Heads, Hot
+from strandline.server.connection.protocol import Protocol
+from strandline.server.connection.tls_handshakes import Handshakes
+from strandline.server.http.proxies import Proxies
+from strandline.server.limits.byte_budget import ByteBudget
+from strandline.server.live.ws_protocol import LiveWebSocket
+from strandline.server.settings import ServerSettings
+from strandline.server.startup_app import Door
+
+_LOG = structlog.get_logger("strandline.server")
+_LOOK_S = 0.01
+_LAST_WORDS_S = 0.5
+
+
+class Listener:
+    """The network side of a server. Owned by the loop's thread."""
+
+    def __init__(
+        self,
+        door: Door,
+        settings: ServerSettings,
+        clock: Clock,
+        proxies: Proxies,
+        budget: ByteBudget,
+        context: ssl.SSLContext | None,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._proxies = proxies
+        self._budget = budget
+        self._context = context
+        self._state = ServerState()
+        self.connections = Connections(settings.limits)
+        """Those that are open."""
+        self._servers: list[asyncio.Server | Handshakes] = []
+        self._upkeep: asyncio.Task[None] | None = None
+        self._hot: Hot | None = None
+        self._heads = Heads(clock.now_us())
+        self._config = Config(
+            app=door,
+            http=Protocol,
+            ws=LiveWebSocket,
+            ws_max_size=settings.limits.body_bytes_max,
+            ws_per_message_deflate=False,
+            interface="asgi3",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+        )
+        self._config.load()
+
+    async def start(self, sockets: Iterable[socket]) -> None:
+        """Accept connections from now on."""
+        self._keep_date()
+        loop = asyncio.get_running_loop()
+        for listening in sockets:
+            if self._context is None:
+                server = await loop.create_server(self.make_protocol, sock=listening)
+                self._servers.append(server)
+            else:
+                handshakes = Handshakes(self._context, self.connections, self.make_protocol)
+                handshakes.start(listening)
+                self._servers.append(handshakes)
+        self._upkeep = loop.create_task(self._keep_up())
+
+    def serve(self, parts: Parts) -> None:
+        """The store is open: the hot path may be taken."""
+        self._hot = Hot(parts, Gate(self._settings), self._heads)
+        for connection in self.connections.open:
+            if isinstance(connection, Protocol):  # all are: the set knows less
+                connection.hot = self._hot
+
+    async def drain(self, streams: Coroutine[None, None, None]) -> None:
+        """Accept nothing new, end the streams, and let requests end within ``drain_s``."""
+        for server in self._servers:
+            server.close()
+        for connection in list(self._state.connections):
+            connection.shutdown()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._settings.drain_s
+        ending = loop.create_task(streams)
+        await asyncio.wait({ending}, timeout=self._settings.drain_s)
+        await self._until_quiet(deadline - loop.time())
+        ending.cancel()  # does nothing when it is done
+        for failure in await asyncio.gather(ending, return_exceptions=True):
+            if isinstance(failure, Exception):
+                _LOG.error("the streams could not be ended", exc_info=failure)
+
+    async def end(self) -> None:
+        """Close everything that is still open."""
+        for server in self._servers:
+            server.close()
+        for task in list(self._state.tasks):
+            task.cancel()
+        for connection in list(self.connections.open):
+            connection.cut()
+        await self._until_quiet(_LAST_WORDS_S)
+        if self._upkeep is not None:
+            self._upkeep.cancel()
+
+    def make_protocol(self) -> Protocol:
+        """A new connection, for what accepts them."""
+        protocol = Protocol(
+            self._config,
+            self._state,
+            self.connections,
+            self._proxies,
+            self._budget,
+            self._settings,
+            self._heads,
+        )
+        protocol.hot = self._hot
+        return protocol
+
+    async def _until_quiet(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        # Connections end in many ways, and this is the only one who waits for all of them.
+        while (self._state.connections or self._state.tasks) and loop.time() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_S)
+
+    async def _keep_up(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(self.connections.sweep_s)
+            self._keep_date()
+            self.connections.sweep(loop.time())
+
+    def _keep_date(self) -> None:
+        date = email.utils.formatdate(self._clock.now_us() / 1e6, usegmt=True).encode()
+        self._state.default_headers = [(b"date", date)]

@@ -1,0 +1,1 @@
+"""Work of route handlers that several routes share."""

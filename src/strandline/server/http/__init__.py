@@ -1,0 +1,1 @@
+"""Requests and responses: routing, decoding, bodies, streams."""

@@ -1,0 +1,121 @@
+"""An answer that goes on: SSE frames of one source, until it ends or the client is gone.
+
+    retry: 2000
+
+    event: job
+    id: 7
+    data: {"$seq": 7, ...}
+
+The source is cancelled as soon as the client has gone, and what has to be given back then is given
+back by ``closing``, which nothing cancels. When nothing was told for a while a comment is sent, so
+that everybody between knows that the stream is alive. ``/v0/watch`` has its own way (``live/``):
+there one record goes to thousands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from strandline.api.errors import problem_of
+from strandline.errors import StrandlineError
+from strandline.server.http.request import Call
+
+HEARTBEAT_S = 15.0
+RECHECK_S = 0.5
+"""How often a stream that waits asks whether it may go on."""
+EVENTS = "text/event-stream"
+
+_HEADERS = {
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-store",
+    "x-accel-buffering": "no",
+}
+
+
+def frame(event: str, data: object, event_id: str) -> bytes:
+    """One event."""
+    body = msgspec.json.encode(data)
+    return b"event: %b\nid: %b\ndata: %b\n\n" % (event.encode(), event_id.encode(), body)
+
+
+class EventStream(Response):
+    """SSE. Owned by the loop's thread."""
+
+    def __init__(
+        self,
+        call: Call,
+        frames: AsyncIterator[bytes | None],
+        *,
+        closing: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """The source says None when there is nothing to tell: at least once in RECHECK_S."""
+        super().__init__(headers=_HEADERS)
+        del self.headers["content-length"]
+        self._call = call
+        self._frames = frames
+        self._closing = closing
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._call.parts.auth.quotas.open_stream(self._call.who)
+        try:
+            start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+            await send(start)
+            await self._until_gone(receive, send)
+        finally:
+            self._call.parts.auth.quotas.close_stream(self._call.who)
+            if self._closing is not None:
+                await self._closing()
+
+    async def _until_gone(self, receive: Receive, send: Send) -> None:
+        telling = asyncio.ensure_future(self._tell(send))
+        going = asyncio.ensure_future(_gone(receive))
+        try:
+            await asyncio.wait((telling, going), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            telling.cancel()
+            going.cancel()
+            with contextlib.suppress(asyncio.CancelledError, OSError):
+                await telling
+
+    async def _tell(self, send: Send) -> None:
+        clock = self._call.parts.clock
+        await send(_body(b"retry: 2000\n\n"))
+        told = clock.monotonic()
+        try:
+            async for each in self._frames:
+                self._check()
+                now = clock.monotonic()
+                if each is not None or now - told >= HEARTBEAT_S:
+                    await send(_body(each or b": hb %d\n\n" % (clock.now_us() // 1000)))
+                    told = now
+                if self._call.parts.draining:
+                    break
+        except StrandlineError as error:
+            problem = problem_of(error)
+            told_error = {"code": problem.code, "message": problem.message}
+            if problem.detail:
+                told_error["detail"] = problem.detail  # type: ignore[assignment]  # JSON
+            body = msgspec.json.encode({"error": told_error})
+            await send(_body(b"event: error\ndata: %b\n\n" % body))
+        finally:
+            await self._frames.aclose()  # type: ignore[attr-defined]  # sources are generators
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _check(self) -> None:
+        """Raise when the token was revoked, or has expired."""
+        self._call.parts.auth.check_live(self._call.who)
+
+
+def _body(frame: bytes) -> dict[str, object]:
+    return {"type": "http.response.body", "body": frame, "more_body": True}
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,53 @@
+"""One request, as handlers see it: who asks, for what, and the parts of the server that answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import HTTPConnection
+
+from strandline.security.principal import Principal
+from strandline.security.scopes import Action
+from strandline.server.app_state import Parts
+
+
+class Call:
+    """A request that was authenticated and decoded. Owned by the loop's thread."""
+
+    __slots__ = ("body", "connection", "parts", "path", "performance", "query", "raw", "who")
+
+    def __init__(
+        self,
+        connection: HTTPConnection,
+        parts: Parts,
+        who: Principal,
+        *,
+        query: Any = None,
+        body: Any = None,
+        raw: bytes = b"",
+    ) -> None:
+        self.connection = connection
+        self.parts = parts
+        self.who = who
+        self.path: dict[str, str] = connection.path_params
+        self.query = query
+        """Decoded as the route's ``query`` says."""
+        self.body = body
+        """Decoded as the route's ``body`` says, None for other media types."""
+        self.raw = raw
+        """The body's bytes, unpacked."""
+        self.performance: dict[str, float] = {}
+        """What the work took: told in the answer, with the time of the whole."""
+
+    def allow(self, action: Action, topic: str = "") -> None:
+        """Forbidden, unless who asks may do this with the topic."""
+        self.parts.auth.authorise(self.who, action, topic)
+
+    @property
+    def media_type(self) -> str:
+        """Of the body, in small letters, without parameters."""
+        return self.connection.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    @property
+    def accept(self) -> str:
+        return self.connection.headers.get("accept", "")

@@ -1,0 +1,105 @@
+"""Requests as values: query and body, by the types of their route. Errors name the place."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any, get_origin
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from strandline.api.errors import Refused
+from strandline.api.json_limits import check_json
+from strandline.server.http.route import Route
+
+JSON = "application/json"
+_PLACE = re.compile(r" - at `(.*)`$")
+_FIELDS_MAX = 100
+
+
+def query_of(route: Route, query_string: bytes) -> Any:
+    """The parameters behind the question mark."""
+    given = _parameters(query_string) if query_string else {}
+    if "text/event-stream" in route.gives or route.method == "WEBSOCKET":
+        given.pop("token", None)  # a ticket, looked at elsewhere
+    if route.query is None:
+        if given:
+            raise invalid(f"this takes no query, and has {min(given)!r}")
+        return None
+    lists = _list_fields(route.query)
+    plain = {
+        name: values if name in lists else _only(name, values) for name, values in given.items()
+    }
+    try:
+        return msgspec.convert(plain, route.query, strict=False)
+    except msgspec.ValidationError as error:
+        raise _misfit(error, "query") from error
+
+
+def body_of(route: Route, raw: bytes, depth_max: int) -> Any:
+    """A JSON body. An empty one counts as an empty object."""
+    return decoded(raw or b"{}", _decoder(route.body), depth_max)
+
+
+def decoded(raw: bytes, decoder: msgspec.json.Decoder[Any], depth_max: int) -> Any:
+    """What JSON text says, as the decoder's type."""
+    check_json(raw, depth_max)
+    try:
+        return decoder.decode(raw)
+    except msgspec.DecodeError as error:
+        raise misfit(error) from error
+    except RecursionError as error:
+        raise invalid("the body is nested too deep") from error
+
+
+def misfit(error: msgspec.DecodeError) -> Refused:
+    """How a body that does not fit is told."""
+    return _misfit(error, "body")
+
+
+def invalid(message: str, **detail: object) -> Refused:
+    return Refused(400, "invalid_request", message, detail=dict(detail))
+
+
+def _misfit(error: msgspec.DecodeError, where: str) -> Refused:
+    text = str(error)
+    found = _PLACE.search(text)
+    if found is None:
+        return invalid(f"{where}: {text}")
+    return invalid(f"{where}: {text[: found.start()]}", at=found.group(1))
+
+
+def _parameters(query_string: bytes) -> dict[str, list[str]]:
+    try:
+        pairs = parse_qsl(
+            query_string.decode("ascii"),
+            keep_blank_values=True,
+            max_num_fields=_FIELDS_MAX,
+            errors="strict",
+        )
+    except (UnicodeDecodeError, ValueError) as error:
+        raise invalid("the query is not well formed") from error
+    found: dict[str, list[str]] = {}
+    for name, value in pairs:
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def _only(name: str, values: list[str]) -> str:
+    if len(values) > 1:
+        raise invalid(f"{name!r} is there {len(values)} times: say it once")
+    return values[0]
+
+
+@functools.cache
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+@functools.cache
+def _list_fields(kind: type[msgspec.Struct]) -> frozenset[str]:
+    fields = msgspec.structs.fields(kind)
+    return frozenset(
+        field.encode_name for field in fields if get_origin(field.type) in (list, tuple)
+    )

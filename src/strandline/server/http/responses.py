@@ -1,0 +1,118 @@
+"""Answers: values as JSON with what they took, packed when they are long, and errors in one form.
+
+Every JSON object of a successful answer gets a ``performance`` block at its end.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Mapping
+
+import msgspec
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import Send
+
+from strandline.api.errors import Problem
+from strandline.server.http.route import Answer
+
+PACK_SIZE_MIN = 1400
+"""Shorter bodies fit into one packet anyway."""
+
+HeaderList = list[tuple[bytes, bytes]]
+
+_JSON = (b"content-type", b"application/json")
+_COMMON = (
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+)
+_encode = msgspec.json.Encoder().encode
+
+
+class Told(bytes):
+    """A body that says what it took already."""
+
+
+class Packed(bytes):
+    """A body that is packed already."""
+
+
+def body_with_performance(body: object, performance: Mapping[str, float]) -> bytes:
+    """A value as JSON; an object is told what it took."""
+    if isinstance(body, Told):
+        return body
+    encoded = body if isinstance(body, bytes) else _encode(body)
+    if encoded[:1] != b"{" or not performance:
+        return encoded
+    told = b",".join(b'"%b":%b' % (name.encode(), _number(v)) for name, v in performance.items())
+    comma = b"" if encoded == b"{}" else b","
+    return b'%b%b"performance":{%b}}' % (encoded[:-1], comma, told)
+
+
+async def send_answer(
+    send: Send, answer: Answer, body: bytes, more: HeaderList, *, packs: bool
+) -> None:
+    """Send a JSON answer, with more headers than its own."""
+    headers = [_JSON, *_COMMON, *more]
+    headers += [(name.lower().encode(), text.encode()) for name, text in answer.headers.items()]
+    if len(body) >= PACK_SIZE_MIN or isinstance(body, Packed):
+        headers.append((b"vary", b"accept-encoding"))
+        if packs:
+            body = body if isinstance(body, Packed) else packed(body)
+            headers.append((b"content-encoding", b"gzip"))
+    await send_plain(send, answer.status, headers, body)
+
+
+async def send_problem(send: Send, problem: Problem, more: HeaderList) -> None:
+    """Send an error."""
+    headers = [_JSON, *_COMMON, *more]
+    if problem.retry_after_s is not None:
+        headers.append((b"retry-after", b"%d" % max(1, math.ceil(problem.retry_after_s))))
+    if problem.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    if problem.status == 413 or problem.code == "overloaded":
+        headers.append((b"connection", b"close"))  # the rest of the body is not wanted
+    if problem.status == 405:
+        allowed = ", ".join(problem.detail.get("allowed", ()))
+        headers.append((b"allow", allowed.encode()))
+    await send_plain(send, problem.status, headers, problem.body())
+
+
+async def send_plain(send: Send, status: int, headers: HeaderList, body: bytes) -> None:
+    """Send an answer as it is."""
+    headers.append((b"content-length", b"%d" % len(body)))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def finish(response: Response, more: HeaderList, *, packs: bool) -> None:
+    """Complete an answer that a handler made itself; streams are left as they are."""
+    response.raw_headers += more
+    for name, text in _COMMON:
+        response.headers.setdefault(name.decode(), text.decode())
+    if type(response) is not Response or "content-encoding" in response.headers:
+        return
+    if packs and len(response.body) >= PACK_SIZE_MIN:
+        response.body = packed(bytes(response.body))
+        response.headers["content-length"] = str(len(response.body))
+        response.headers["content-encoding"] = "gzip"
+        response.headers.add_vary_header("accept-encoding")
+
+
+def wants_packed(headers: Headers) -> bool:
+    """Whether the client takes gzip."""
+    for offer in headers.get("accept-encoding", "").split(","):
+        name, _, weight = offer.partition(";")
+        if name.strip().lower() == "gzip":
+            return weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False
+
+
+def packed(body: bytes) -> bytes:
+    packing = zlib.compressobj(1, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+    return packing.compress(body) + packing.flush()
+
+
+def _number(value: float) -> bytes:
+    return b"%d" % value if isinstance(value, int) else b"%.3f" % value

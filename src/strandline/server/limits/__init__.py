@@ -1,0 +1,1 @@
+"""Limits for one client: bytes, rates, queries, results, storage."""

@@ -1,0 +1,193 @@
+"""How much one token, or one address, may take: requests, bytes, streams, wrong tokens.
+
+Every count has a bound, and so has the number of those that are counted: whoever comes from many
+addresses pushes out the oldest counts, not the memory. Addresses of IPv6 count by their first 64
+bits, which is what one customer gets.
+"""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+
+from strandline.api.errors import Refused
+from strandline.platform.clock import Clock
+from strandline.security.principal import Principal
+from strandline.server.settings import RequestLimits
+
+COUNTED_MAX = 100_000
+_MINUTE_S = 60.0
+_KNOWN_MAX = 4096
+
+
+class Bucket:
+    """A bucket that leaks: so many at once, and so many per second. Safe from many threads."""
+
+    def __init__(self, rate: float, burst: float, monotonic: Callable[[], float]) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._monotonic = monotonic
+        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._pouring = threading.Lock()
+
+    def wait_s(self, key: str) -> float:
+        """How long until there is room for one more; 0 when there is."""
+        over = self._level(key) + 1 - self._burst
+        return max(0.0, over / self._rate)
+
+    def debt_s(self, key: str) -> float:
+        """How long until what is in it is no more than may be; 0 when it is."""
+        return max(0.0, (self._level(key) - self._burst) / self._rate)
+
+    def pour(self, key: str, amount: float = 1) -> None:
+        """So many more."""
+        with self._pouring:
+            self._levels[key] = (self._level(key) + amount, self._monotonic())
+            self._levels.move_to_end(key)
+            while len(self._levels) > COUNTED_MAX:
+                self._levels.popitem(last=False)
+
+    def _level(self, key: str) -> float:
+        level, at = self._levels.get(key, (0.0, 0.0))
+        return max(0.0, level - (self._monotonic() - at) * self._rate)
+
+
+class Quotas:
+    """What is being used. Owned by the loop's thread."""
+
+    def __init__(self, limits: RequestLimits, clock: Clock) -> None:
+        self._limits = limits
+        self._in_flight: dict[str, int] = {}
+        self._streams: dict[str, int] = {}
+        self._streams_open = 0
+        rate = limits.requests_per_s
+        self._requests = Bucket(rate, max(rate, 1.0), clock.monotonic) if rate else None
+        rate = limits.bytes_per_s
+        self._bytes = Bucket(rate, rate, clock.monotonic) if rate else None
+        failures = limits.failures_per_minute
+        self.failures = Bucket(failures / _MINUTE_S, failures, clock.monotonic)
+        """Wrong tokens, by address."""
+
+    def begin(self, who: Principal, address: str, size: int = 0) -> None:
+        """A request comes; 429 when it is one too many. Whoever begins must end."""
+        key = client_of(who, address)
+        if self._bytes is not None:
+            self._admit_bytes(self._bytes, key)
+        if self._requests is not None:
+            wait_s = self._requests.wait_s(key)
+            if wait_s > 0:
+                raise too_many("requests_per_s", self._limits.requests_per_s, wait_s)
+            self._requests.pour(key)
+        count = self._in_flight.get(key, 0)
+        if count >= self._limits.in_flight_per_token_max:
+            raise too_many("in_flight_per_token_max", self._limits.in_flight_per_token_max)
+        self._in_flight[key] = count + 1
+        if size and self._bytes is not None:
+            self._bytes.pour(key, size)
+
+    def message(self, who: Principal, address: str, size: int) -> None:
+        """A message comes on a stream that is open; 429 when there were too many bytes."""
+        if self._bytes is not None:
+            key = client_of(who, address)
+            self._admit_bytes(self._bytes, key)
+            self._bytes.pour(key, size)
+
+    def count(self, who: Principal, address: str, size: int) -> None:
+        """So many bytes came, or go."""
+        if self._bytes is not None:
+            self._bytes.pour(client_of(who, address), size)
+
+    def _admit_bytes(self, counted: Bucket, key: str) -> None:
+        wait_s = counted.debt_s(key)
+        if wait_s > 0:
+            raise too_many("bytes_per_s", self._limits.bytes_per_s, wait_s)
+
+    @property
+    def counts_bytes(self) -> bool:
+        """Whether messages on a stream have to be counted at all."""
+        return self._bytes is not None
+
+    def has_room(self, who: Principal, address: str) -> bool:
+        """Whether a request that is answered at once surely need not be counted."""
+        if self._requests is not None or self._bytes is not None:
+            return False
+        key = network_of(address) if who.kind == "local" else who.id
+        return self._in_flight.get(key, 0) < self._limits.in_flight_per_token_max
+
+    def end(self, who: Principal, address: str) -> None:
+        """A request was answered."""
+        _less(self._in_flight, client_of(who, address))
+
+    def open_stream(self, who: Principal) -> None:
+        """A stream begins; 429 when it is one too many. Whoever opens must close."""
+        limits = self._limits
+        if self._streams_open >= limits.streams_max:
+            raise too_many("streams_max", limits.streams_max)
+        count = self._streams.get(who.id, 0)
+        if count >= limits.streams_per_token_max:
+            raise too_many("streams_per_token_max", limits.streams_per_token_max)
+        self._streams[who.id] = count + 1
+        self._streams_open += 1
+
+    def close_stream(self, who: Principal) -> None:
+        _less(self._streams, who.id)
+        self._streams_open -= 1
+
+
+@functools.lru_cache(maxsize=_KNOWN_MAX)
+def network_of(address: str) -> str:
+    """What of an address is counted: all of it, or the first half of an IPv6 address."""
+    return _network(address)
+
+
+@functools.lru_cache(maxsize=_KNOWN_MAX)
+def is_loopback(address: str) -> bool:
+    """Whether a peer is this machine; the empty address is that of a Unix socket."""
+    if not address:
+        return True
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return (mapped or found).is_loopback
+
+
+def _network(address: str) -> str:
+    if ":" not in address:
+        return address
+    try:
+        found = ipaddress.IPv6Address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.IPv6Network((found, 64), strict=False))
+
+
+def client_of(who: Principal, address: str) -> str:
+    """Under which name a request counts."""
+    return network_of(address) if who.kind == "local" else who.id
+
+
+def _less(counts: dict[str, int], key: str) -> None:
+    # Plain dicts: a Counter would take a tenth of a whole append.
+    left = counts[key] - 1
+    if left:
+        counts[key] = left
+    else:
+        del counts[key]
+
+
+def too_many(limit: str, most: float, wait_s: float = 1.0) -> Refused:
+    """429, with the limit."""
+    return Refused(
+        429,
+        "throttled",
+        f"that is more than {limit} ({most:g}): retry later",
+        detail={"limit": limit, "max": most, "retry_after_ms": round(wait_s * 1000)},
+        retry_after_s=wait_s,
+    )

@@ -1,0 +1,274 @@
+"""Numbers for whoever watches a server: Prometheus text, or the same as JSON.
+
+All names are in ``FAMILIES``; nothing else is told. By default no name has a line for every topic:
+``metrics_per_topic`` adds those, for ``TOPICS_MAX`` topics at most, and
+``strandline_topic_metrics_truncated`` tells when there are more. Numbers are gathered when they are
+asked for, on a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple
+
+from starlette.responses import Response
+
+from strandline.errors import StrandlineError
+from strandline.log.wal.stats import SYNC_BUCKETS_US
+from strandline.server.app_state import Parts
+from strandline.server.http.request import Call
+from strandline.server.http.route import Answer, Need, Route
+from strandline.server.routes.pipelines import told_for_metrics
+
+TOPICS_MAX = 1000
+"""Topics with lines of their own."""
+QUEUES_MAX = 100
+"""Queues that are looked at for their leases."""
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+Labels = Mapping[str, str]
+
+
+class Family(NamedTuple):
+    """A metric: what it counts, and in which way."""
+
+    kind: Literal["gauge", "counter", "histogram"]
+    help: str
+
+
+class Sample(NamedTuple):
+    """One number of a metric."""
+
+    name: str
+    value: float
+    labels: Labels = {}  # noqa: RUF012 - never changed
+    suffix: str = ""
+    """Of a histogram: ``_bucket``, ``_sum`` or ``_count``."""
+
+
+FAMILIES: dict[str, Family] = {
+    "strandline_topics": Family("gauge", "Topics"),
+    "strandline_topics_by_class": Family("gauge", "Topics by durability"),
+    "strandline_routers": Family("gauge", "Routers"),
+    "strandline_records_live": Family("gauge", "Live records of all topics"),
+    "strandline_bytes_live": Family("gauge", "Bytes of live records of all topics"),
+    "strandline_queue_topics": Family("gauge", "Topics that are queues"),
+    "strandline_queue_ready": Family("gauge", "Jobs that may be claimed"),
+    "strandline_queue_leases_in_flight": Family("gauge", "Jobs that are with a worker"),
+    "strandline_queue_dead_letters": Family("gauge", "Jobs that were given up"),
+    "strandline_queue_metrics_truncated": Family("gauge", "1 when some queues are not counted"),
+    "strandline_sse_connections": Family("gauge", "Open SSE streams"),
+    "strandline_websocket_connections": Family("gauge", "Open WebSockets"),
+    "strandline_watch_sessions": Family("gauge", "Watch sessions that are kept"),
+    "strandline_pressure": Family("gauge", "How hard the server is pressed, from 0 to 1"),
+    "strandline_ready": Family("gauge", "1 when the server takes requests"),
+    "strandline_recovery_progress": Family("gauge", "How much of the log was replayed, 0 to 1"),
+    "strandline_uptime_ms": Family("gauge", "Milliseconds since the server began"),
+    "strandline_store_health": Family("gauge", "1 for the state that the store is in"),
+    "strandline_disk_free_bytes": Family("gauge", "Free bytes where the store is"),
+    "strandline_memory_used_bytes": Family("gauge", "Memory in use by share of the budget"),
+    "strandline_memory_limit_bytes": Family("gauge", "Memory that a share may use"),
+    "strandline_appends_total": Family("counter", "Appends that were placed"),
+    "strandline_records_appended_total": Family("counter", "Records that were appended"),
+    "strandline_records_read_total": Family("counter", "Records that reads gave"),
+    "strandline_http_requests_total": Family("counter", "Answers by status, hot appends aside"),
+    "strandline_wal_frames_total": Family("counter", "Commits written to the log"),
+    "strandline_wal_bytes_written_total": Family("counter", "Bytes written to the log"),
+    "strandline_wal_fsyncs_total": Family("counter", "Syncs of the log"),
+    "strandline_wal_slow_fsyncs_total": Family("counter", "Syncs that took more than 500 ms"),
+    "strandline_wal_slow": Family("gauge", "1 when syncs of the last minute were slow"),
+    "strandline_wal_rotations_total": Family("counter", "Files that the log began"),
+    "strandline_wal_queue_depth": Family("gauge", "Appends that wait for a sync"),
+    "strandline_wal_queue_depth_peak": Family("gauge", "The most that waited for one sync"),
+    "strandline_wal_read_only": Family("gauge", "1 when a log takes nothing any more"),
+    "strandline_idempotency_keys_evicted_total": Family(
+        "counter", "Idempotency keys evicted by a limit before their window was over"
+    ),
+    "strandline_wal_fsync_latency_us": Family("histogram", "Microseconds that a sync took"),
+    "strandline_pipeline_runs_total": Family("counter", "Runs of a declared pipeline"),
+    "strandline_pipeline_failures_total": Family("counter", "Those that failed or were lost"),
+    "strandline_pipeline_running": Family("gauge", "1 while a declared pipeline runs"),
+    "strandline_pipeline_last_success_timestamp_seconds": Family(
+        "gauge", "When a run last ended well, since 1970; 0 for never"
+    ),
+    "strandline_topic_head_seq": Family("gauge", "The newest seq"),
+    "strandline_topic_earliest_seq": Family("gauge", "The first live seq"),
+    "strandline_topic_records_live": Family("gauge", "Live records"),
+    "strandline_topic_bytes_live": Family("gauge", "Bytes of live records"),
+    "strandline_topic_queue_ready": Family("gauge", "Jobs that may be claimed"),
+    "strandline_topic_queue_in_flight": Family("gauge", "Jobs that are with a worker"),
+    "strandline_topic_metrics_truncated": Family("gauge", "1 when some topics have no lines"),
+}
+
+
+async def metrics(call: Call) -> Answer | Response:
+    """Tell the server's numbers."""
+    found = await call.parts.bridge.metrics(gather, call.parts)
+    if "application/json" in call.accept:
+        return Answer(as_json(found))
+    return Response(as_text(found), media_type=TEXT)
+
+
+def gather(parts: Parts) -> list[Sample]:
+    """All numbers, as they are about now."""
+    return [
+        *_of_topics(parts),
+        *_of_server(parts),
+        *_of_store(parts),
+        *_of_log(parts),
+        *(Sample(*told) for told in told_for_metrics(parts.schedule)),
+        *(_of_each_topic(parts) if parts.settings.metrics_per_topic else ()),
+    ]
+
+
+def as_text(samples: list[Sample]) -> str:
+    """In Prometheus' text format."""
+    by_name: dict[str, list[Sample]] = {}
+    for sample in samples:
+        by_name.setdefault(sample.name, []).append(sample)
+    lines = []
+    for name, found in by_name.items():
+        family = FAMILIES[name]
+        lines += [f"# HELP {name} {family.help}", f"# TYPE {name} {family.kind}"]
+        lines += [
+            f"{name}{each.suffix}{_labels(each.labels)} {_number(each.value)}" for each in found
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def as_json(samples: list[Sample]) -> dict[str, Any]:
+    """By name: a number, or a list of numbers with their labels."""
+    told: dict[str, Any] = {}
+    for name, value, labels, suffix in samples:
+        if labels:
+            told.setdefault(name + suffix, []).append({**labels, "value": value + 0})
+        else:
+            told[name + suffix] = value + 0  # True is 1
+    return told
+
+
+def _of_topics(parts: Parts) -> Iterator[Sample]:
+    totals = parts.store.totals()
+    yield Sample("strandline_topics", totals.topics)
+    for durability, count in sorted(totals.by_durability.items()):
+        yield Sample("strandline_topics_by_class", count, {"class": durability})
+    yield Sample("strandline_routers", len(parts.store.routers.list()))
+    yield Sample("strandline_records_live", totals.records)
+    yield Sample("strandline_bytes_live", totals.payload_bytes)
+    yield Sample("strandline_queue_topics", len(totals.queues))
+    yield from _of_queues(parts, totals.queues)
+
+
+def _of_queues(parts: Parts, names: list[str]) -> Iterator[Sample]:
+    ready = in_flight = dead = 0
+    for name in names[:QUEUES_MAX]:
+        try:
+            numbers = parts.store.queue(name).statistics()
+        except StrandlineError:
+            continue  # deleted meanwhile
+        ready += numbers.ready
+        in_flight += numbers.in_flight
+        dead += numbers.dead
+    yield Sample("strandline_queue_ready", ready)
+    yield Sample("strandline_queue_leases_in_flight", in_flight)
+    yield Sample("strandline_queue_dead_letters", dead)
+    yield Sample("strandline_queue_metrics_truncated", len(names) > QUEUES_MAX)
+
+
+def _of_server(parts: Parts) -> Iterator[Sample]:
+    counters = parts.counters
+    yield Sample("strandline_ready", not parts.draining)
+    yield Sample("strandline_recovery_progress", 1)
+    yield Sample("strandline_uptime_ms", int((parts.clock.monotonic() - parts.began_s) * 1000))
+    streams = [stream.wrapping in ("frame", "text") for stream in list(parts.hub.streams)]
+    yield Sample("strandline_sse_connections", streams.count(False))
+    yield Sample("strandline_websocket_connections", streams.count(True))
+    yield Sample("strandline_watch_sessions", len(parts.hub.sessions))
+    yield Sample("strandline_pressure", parts.hub.governor.pressure)
+    yield Sample("strandline_appends_total", counters.appends)
+    yield Sample("strandline_records_appended_total", counters.records)
+    yield Sample("strandline_records_read_total", counters.records_read)
+    for status, count in sorted(dict(counters.requests).items()):
+        yield Sample("strandline_http_requests_total", count, {"status": str(status)})
+
+
+def _of_store(parts: Parts) -> Iterator[Sample]:
+    health = parts.store.health()
+    for status in ("green", "yellow", "red"):
+        yield Sample("strandline_store_health", health.status == status, {"status": status})
+    yield Sample("strandline_disk_free_bytes", health.free_bytes)
+    for share, use in parts.store.views.memory().items():
+        yield Sample("strandline_memory_used_bytes", use.used, {"share": share})
+        yield Sample("strandline_memory_limit_bytes", use.limit, {"share": share})
+
+
+def _of_log(parts: Parts) -> Iterator[Sample]:
+    for numbers in parts.store.log_numbers():
+        shard = {"shard": str(numbers.shard)}
+        yield Sample("strandline_wal_frames_total", numbers.frames, shard)
+        yield Sample("strandline_wal_bytes_written_total", numbers.bytes_written, shard)
+        yield Sample("strandline_wal_fsyncs_total", numbers.syncs, shard)
+        yield Sample("strandline_wal_slow_fsyncs_total", numbers.slow_syncs, shard)
+        yield Sample("strandline_wal_slow", numbers.is_slow, shard)
+        yield Sample("strandline_wal_rotations_total", numbers.rotations, shard)
+        yield Sample("strandline_wal_queue_depth", numbers.waiting, shard)
+        yield Sample("strandline_wal_queue_depth_peak", numbers.waiting_most, shard)
+        yield Sample("strandline_wal_read_only", numbers.failed, shard)
+        yield Sample("strandline_idempotency_keys_evicted_total", numbers.keys_evicted, shard)
+        count = 0
+        for bound, more in zip((*SYNC_BUCKETS_US, None), numbers.sync_counts, strict=True):
+            count += more
+            told = "+Inf" if bound is None else str(bound)
+            yield _of_syncs(count, {**shard, "le": told}, "_bucket")
+        yield _of_syncs(numbers.sync_total_us, shard, "_sum")
+        yield _of_syncs(count, shard, "_count")
+
+
+def _of_syncs(value: float, labels: Labels, suffix: str) -> Sample:
+    return Sample("strandline_wal_fsync_latency_us", value, labels, suffix)
+
+
+def _of_each_topic(parts: Parts) -> Iterator[Sample]:
+    names = parts.store.topics()
+    for name in names[:TOPICS_MAX]:
+        labels = {"topic": name}
+        try:
+            numbers = parts.store.existing_topic(name).estimate()
+            yield Sample("strandline_topic_head_seq", numbers.head_seq, labels)
+            yield Sample("strandline_topic_earliest_seq", numbers.earliest_seq, labels)
+            yield Sample("strandline_topic_records_live", numbers.count, labels)
+            yield Sample("strandline_topic_bytes_live", numbers.payload_bytes, labels)
+            if numbers.config.views.queue is not None:
+                jobs = parts.store.queue(name).statistics()
+                yield Sample("strandline_topic_queue_ready", jobs.ready, labels)
+                yield Sample("strandline_topic_queue_in_flight", jobs.in_flight, labels)
+        except StrandlineError:
+            continue  # deleted meanwhile
+    yield Sample("strandline_topic_metrics_truncated", len(names) > TOPICS_MAX)
+
+
+def _number(value: float) -> str:
+    return repr(value) if isinstance(value, float) else str(int(value))
+
+
+def _labels(labels: Labels) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items()) + "}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="GET",
+        path="/v0/metrics",
+        handler=metrics,
+        needs=(Need("metrics"),),
+        summary="Numbers of the server: Prometheus text or JSON",
+        answers={200: dict[str, Any]},
+        gives=("text/plain", "application/json"),
+    ),
+)

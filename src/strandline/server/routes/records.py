@@ -1,0 +1,237 @@
+"""Records of topics over HTTP: appended, read, deleted, found by time or seq."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from strandline.api import arrow_records
+from strandline.api import topics as wire
+from strandline.api.records import Shown, told_page
+from strandline.security.scopes import Action
+from strandline.server.handlers import append as handlers_append
+from strandline.server.handlers import read
+from strandline.server.handlers.topic_cache import topic_of, touch
+from strandline.server.http.request import Call
+from strandline.server.http.request_decoder import invalid
+from strandline.server.http.responses import Told
+from strandline.server.http.route import Answer, Need, Route
+
+_TS_US_MAX = 2**63 - 1
+_FEW = 16
+"""Records that are told on the loop; more are on a thread."""
+
+
+async def append(call: Call) -> Answer:
+    """Append records, all or none."""
+    said = call.query
+    if said == wire.AppendQuery(return_seqs=said.return_seqs):
+        said = handlers_append.NOTHING_SAID
+    placed = await handlers_append.append(
+        call.parts,
+        call.who,
+        call.path["topic"],
+        call.raw,
+        call.media_type,
+        idempotency_key=call.connection.headers.get("idempotency-key"),
+        return_seqs=call.query.return_seqs,
+        said=said,
+    )
+    status, body = placed.answer()
+    return Answer(Told(body), status)
+
+
+async def diff(call: Call) -> Answer | Response:
+    """Read records after a cursor, or wait for some."""
+    name = call.path["topic"]
+    found = await read.read(call.parts, name, call.body)
+    call.performance["records_scanned"] = len(found.page)
+    call.parts.counters.records_read += len(found.page)
+    if arrow_records.MEDIA_TYPE in call.accept:
+        table, page = read.arrow_of(name, found, call.body)
+        body = await call.parts.bridge.run(arrow_records.stream_of, table, page)
+        return Response(body, media_type=arrow_records.MEDIA_TYPE)
+    if len(found.page) > _FEW:
+        return Answer(await call.parts.bridge.run(read.json_of, name, found, call.body))
+    return Answer(read.json_of(name, found, call.body))
+
+
+async def delete_records(call: Call) -> Answer:
+    """Delete records for good: below a seq, by tag, or both."""
+    parts = call.parts
+    topic = topic_of(parts, call.path["topic"])
+    match = _match(call.body.match)
+    # Only a search for tags looks into the lake; a floor alone is a number.
+    pool = parts.bridge.slow if match is None or topic.is_local() else parts.bridge.lake
+    done = await pool(topic.delete, before=call.body.before_seq, match=match)
+    numbers = await parts.bridge.run(topic.statistics)
+    return Answer(
+        wire.DeletionAnswer(
+            topic=topic.name,
+            deleted=done.deleted,
+            earliest_seq=done.earliest_seq,
+            head_seq=done.head_seq,
+            count=numbers.count,
+            bytes=numbers.payload_bytes,
+        )
+    )
+
+
+async def seek(call: Call) -> Answer:
+    """Find the cursor of a time."""
+    ts, ts_us = call.query.ts, call.query.ts_us
+    if (ts is None) == (ts_us is None):
+        raise invalid("give ts (milliseconds) or ts_us (microseconds)")
+    moment = ts_us if ts is None else ts * 1000
+    if abs(moment) > _TS_US_MAX:
+        raise invalid("this is no time")
+    parts = call.parts
+    topic = topic_of(parts, call.path["topic"])
+    cursor = await parts.bridge.slow(topic.cursor_at, moment)
+    numbers = await parts.bridge.run(topic.statistics)
+    return Answer(
+        wire.SeekAnswer(
+            topic=topic.name,
+            from_seq=cursor,
+            head_seq=numbers.head_seq,
+            earliest_seq=numbers.earliest_seq,
+        )
+    )
+
+
+async def pick(call: Call) -> Answer:
+    """Read single records by their seqs."""
+    topic = topic_of(call.parts, call.path["topic"])
+    touch(call.parts, topic.name)
+    body = call.body
+    bridge = call.parts.bridge
+    pool = bridge.slow if topic.is_local(min(body.seqs, default=1) - 1) else bridge.lake
+    page = await pool(topic.pick, body.seqs)
+    records = told_page(
+        page.records, Shown(body.include_tags, body.include_meta, True, body.include_micros)
+    )
+    return Answer(
+        b'{"topic":"%b","records":%b,"head_seq":%d,"epoch":%d}'
+        % (topic.name.encode(), records, topic.head_seq, topic.epoch)
+    )
+
+
+async def producers(call: Call) -> Answer:
+    """List the producers that number their batches."""
+    topic = topic_of(call.parts, call.path["topic"])
+    names = topic.producers(call.query.prefix)
+    return Answer(wire.Producers(topic=topic.name, producers=names))
+
+
+async def producer(call: Call) -> Answer:
+    """Tell the highest number that was taken of a producer."""
+    topic = topic_of(call.parts, call.path["topic"])
+    name = call.path["producer"]
+    return Answer(wire.ProducerTaken(topic=topic.name, producer=name, number=topic.taken(name)))
+
+
+def _match(match: str | list[str] | None) -> str | None:
+    """What ``Topic.delete`` calls a match: a tag, or its beginning and a star."""
+    if match is None or isinstance(match, str):
+        if match is not None and match.endswith("*"):
+            raise invalid('match "X" is a whole tag: for beginnings use ["tag","Glob","X*"]')
+        return match
+    field, operator, tag = match
+    if field != "tag" or operator not in ("Eq", "Glob"):
+        raise invalid('match is ["tag", "Eq", TAG] or ["tag", "Glob", "BEGINNING*"]')
+    if operator == "Glob" and not tag.endswith("*"):
+        raise invalid("a Glob ends in *")
+    if operator == "Eq" and tag.endswith("*"):
+        raise invalid("a tag that ends in * cannot be matched: use Glob")
+    return tag
+
+
+def _needs(action: Action) -> tuple[Need, ...]:
+    return (Need(action, "topic"),)
+
+
+_PATH = "/v0/topics/{topic}"
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="POST",
+        path=_PATH,
+        handler=append,
+        needs=_needs("write"),
+        summary="Append records",
+        query=wire.AppendQuery,
+        body=wire.Append,
+        decodes=True,
+        takes=handlers_append.MEDIA_TYPES,
+        answers={200: wire.AppendAnswer, 201: wire.AppendAnswer},
+        errors=(
+            "batch_too_large",
+            "record_too_large",
+            "topic_not_found",
+            "conflict",
+            "topic_full",
+            "throttled",
+            "disk_full",
+            "unavailable",
+        ),
+    ),
+    Route(
+        method="POST",
+        path=f"{_PATH}/diff",
+        handler=diff,
+        needs=_needs("read"),
+        summary="Read records after a cursor",
+        body=wire.Diff,
+        answers={200: wire.DiffAnswer},
+        gives=("application/json", arrow_records.MEDIA_TYPE),
+        errors=("topic_not_found", "unavailable"),
+    ),
+    Route(
+        method="POST",
+        path=f"{_PATH}/delete",
+        handler=delete_records,
+        needs=_needs("delete"),
+        summary="Delete records",
+        body=wire.Deletion,
+        answers={200: wire.DeletionAnswer},
+        errors=("topic_not_found", "unavailable"),
+    ),
+    Route(
+        method="GET",
+        path=f"{_PATH}/seek",
+        handler=seek,
+        needs=_needs("read"),
+        summary="Find the cursor of a time",
+        query=wire.SeekQuery,
+        answers={200: wire.SeekAnswer},
+        errors=("topic_not_found", "unavailable"),
+    ),
+    Route(
+        method="POST",
+        path=f"{_PATH}/pick",
+        handler=pick,
+        needs=_needs("read"),
+        summary="Read single records",
+        body=wire.Pick,
+        answers={200: wire.PickAnswer},
+        errors=("topic_not_found", "unavailable"),
+    ),
+    Route(
+        method="GET",
+        path=f"{_PATH}/producers",
+        handler=producers,
+        needs=_needs("read"),
+        summary="List producers that number their batches",
+        query=wire.ProducersQuery,
+        answers={200: wire.Producers},
+        errors=("topic_not_found",),
+    ),
+    Route(
+        method="GET",
+        path=f"{_PATH}/producers/{{producer}}",
+        handler=producer,
+        needs=_needs("read"),
+        summary="Tell a producer's highest number",
+        answers={200: wire.ProducerTaken},
+        errors=("topic_not_found",),
+    ),
+)

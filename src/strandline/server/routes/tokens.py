@@ -1,0 +1,234 @@
+"""Routes about tokens: make, list, revoke and rotate them, who am I, tickets, the audit log.
+
+A token is created, rotated and revoked only where the scopes of the request cover its own
+(``security/token_store.py``). The first token of a server that was open to this machine must allow
+``tokens``: otherwise only a process with the store's files could make another.
+"""
+
+from __future__ import annotations
+
+from strandline.api.tokens import (
+    AuditEntry,
+    AuditPage,
+    AuditQuery,
+    CreatedToken,
+    CreateToken,
+    RotateToken,
+    Ticket,
+    TokenInfo,
+    TokenList,
+    WhoAmI,
+)
+from strandline.errors import Invalid
+from strandline.log.read.page import Page
+from strandline.security.audit import TOPIC, decoded
+from strandline.security.scopes import Scopes, parse
+from strandline.security.tickets import VALID_S
+from strandline.security.token_store import NewToken
+from strandline.security.tokens import Token
+from strandline.server.http.audit import tell
+from strandline.server.http.request import Call
+from strandline.server.http.route import OPEN, Answer, Need, Route
+
+_MS = 1000
+
+
+async def create_token(call: Call) -> Answer:
+    """Make a token; its text is in the answer, and nowhere else."""
+    wanted: CreateToken = call.body
+    scopes = parse(wanted.scopes)
+    _check_first(call, scopes)
+    registry = call.parts.auth.registry
+    made = await call.parts.bridge.run(
+        registry.create,
+        scopes=scopes,
+        principal=wanted.principal,
+        label=wanted.label,
+        creator=call.who.id,
+        valid_us=wanted.valid_ms * _MS,
+        not_before_us=wanted.not_before * _MS,
+        holder=call.parts.auth.scopes(call.who),
+    )
+    await tell(call, "token-created", token=made.token.id, scopes=made.token.scopes)
+    return Answer(_created(call, made), 201)
+
+
+async def list_tokens(call: Call) -> Answer:
+    """All tokens, without their secrets."""
+    found = call.parts.auth.registry.current().values()
+    by_age = sorted(found, key=lambda token: (token.created_us, token.id))
+    return Answer(TokenList(tokens=[_info(call, token) for token in by_age]))
+
+
+async def revoke_token(call: Call) -> Answer:
+    """End a token at once, and every stream that it opened."""
+    auth = call.parts.auth
+    token = await call.parts.bridge.run(
+        auth.registry.revoke, call.path["id"], holder=auth.scopes(call.who)
+    )
+    auth.sweep()
+    await tell(call, "token-revoked", token=token.id)
+    return Answer(_info(call, token))
+
+
+async def rotate_token(call: Call) -> Answer:
+    """Make another token for the same principal; the old one ends after a while."""
+    wanted: RotateToken = call.body
+    auth = call.parts.auth
+    made = await call.parts.bridge.run(
+        auth.registry.rotate,
+        call.path["id"],
+        creator=call.who.id,
+        grace_us=wanted.grace_ms * _MS,
+        valid_us=wanted.valid_ms * _MS,
+        holder=auth.scopes(call.who),
+    )
+    auth.sweep()
+    await tell(call, "token-rotated", token=call.path["id"], successor=made.token.id)
+    return Answer(_created(call, made), 201)
+
+
+async def who_am_i(call: Call) -> Answer:
+    """Who asks, and what he may do."""
+    who = call.who
+    call.parts.auth.check_live(who)
+    return Answer(
+        WhoAmI(
+            id=who.id,
+            kind=who.kind,
+            name=who.name,
+            scopes=str(call.parts.auth.scopes(who)),
+            expires=who.expires_us // _MS or None,
+        )
+    )
+
+
+async def issue_ticket(call: Call) -> Answer:
+    """A ticket for a stream, which may stand in an address."""
+    auth = call.parts.auth
+    auth.check_live(call.who)
+    ticket = auth.tickets.issue(call.who)
+    return Answer(Ticket(ticket=ticket, valid_ms=round(VALID_S * _MS)), 201)
+
+
+async def read_audit(call: Call) -> Answer:
+    """Entries of the audit log behind a cursor."""
+    query: AuditQuery = call.query
+    topic = call.parts.store.existing_topic(TOPIC)
+    page = await call.parts.bridge.run(topic.read, query.from_seq, query.limit)
+    return Answer(
+        AuditPage(entries=_entries(page), next_from_seq=page.next, caught_up=page.caught_up)
+    )
+
+
+def _check_first(call: Call, scopes: Scopes) -> None:
+    if call.who.kind == "local" and not scopes.allow("tokens"):
+        raise Invalid(
+            "the first token must allow `tokens`, or nobody could make another: create one with "
+            "scopes `all` first"
+        )
+
+
+def _created(call: Call, made: NewToken) -> CreatedToken:
+    return CreatedToken(token=made.text, info=_info(call, made.token))
+
+
+def _info(call: Call, token: Token) -> TokenInfo:
+    return TokenInfo(
+        id=token.id,
+        principal=token.principal,
+        scopes=token.scopes,
+        label=token.label,
+        creator=token.creator,
+        created=token.created_us // _MS,
+        not_before=token.not_before_us // _MS,
+        expires=token.expires_us // _MS,
+        revoked=token.revoked_us // _MS or None,
+        last_used=call.parts.auth.registry.last_used(token.id),
+        valid=not token.why_not(call.parts.clock.now_us()),
+    )
+
+
+def _entries(page: Page) -> list[AuditEntry]:
+    found = [(record.seq, decoded(record)) for record in page.records]
+    return [
+        AuditEntry(
+            seq=seq,
+            number=entry.number,
+            at_us=entry.at_us,
+            kind=entry.kind,
+            who=entry.who,
+            address=entry.address,
+            what=entry.what,
+            previous=entry.previous,
+            hash=entry.hash,
+        )
+        for seq, entry in found
+        if entry is not None
+    ]
+
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="POST",
+        path="/v0/tokens",
+        handler=create_token,
+        needs=(Need("tokens"),),
+        summary="Make a token; its text is told once",
+        body=CreateToken,
+        answers={201: CreatedToken},
+        errors=("conflict",),
+    ),
+    Route(
+        method="GET",
+        path="/v0/tokens",
+        handler=list_tokens,
+        needs=(Need("tokens"),),
+        summary="List all tokens, without their secrets",
+        answers={200: TokenList},
+    ),
+    Route(
+        method="DELETE",
+        path="/v0/tokens/{id}",
+        handler=revoke_token,
+        needs=(Need("tokens"),),
+        summary="Revoke a token at once; its streams end",
+        answers={200: TokenInfo},
+        errors=("not_found",),
+    ),
+    Route(
+        method="POST",
+        path="/v0/tokens/{id}/rotate",
+        handler=rotate_token,
+        needs=(Need("tokens"),),
+        summary="Make another token for the same principal; the old one ends after a while",
+        body=RotateToken,
+        answers={201: CreatedToken},
+        errors=("not_found", "conflict"),
+    ),
+    Route(
+        method="POST",
+        path="/v0/tickets",
+        handler=issue_ticket,
+        needs=OPEN,
+        summary="A ticket that opens one stream, for browsers",
+        answers={201: Ticket},
+    ),
+    Route(
+        method="GET",
+        path="/v0/whoami",
+        handler=who_am_i,
+        needs=OPEN,
+        summary="Who asks, and what he may do",
+        answers={200: WhoAmI},
+    ),
+    Route(
+        method="GET",
+        path="/v0/audit",
+        handler=read_audit,
+        needs=(Need("admin"),),
+        summary="Read the audit log",
+        query=AuditQuery,
+        answers={200: AuditPage},
+    ),
+)

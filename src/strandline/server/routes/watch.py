@@ -1,0 +1,308 @@
+"""Server-sent events: POST /v0/watch makes a session, GET /v0/watch/{wid} tells what it wants.
+
+    retry: 2000
+    id: <where the stream begins>
+
+    event: record
+    data: {"topic": "orders", "records": [...], "from_seq": 0, "to_seq": 2, "head_seq": 2}
+    id: <where the reader then is in every topic>
+
+Events: ``record``, ``tombstone``, ``caught-up``, ``topic-deleted``, ``error``. A comment comes when
+there was nothing to tell for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from strandline.api import live
+from strandline.config.settings import MIB
+from strandline.errors import Invalid, UnknownTopic
+from strandline.log.topic.topic import Topic
+from strandline.platform.clock import Clock
+from strandline.server.handlers.topic_cache import topic_of, touch
+from strandline.server.handlers.watch_targets import life_of, named, of_patterns
+from strandline.server.http.request import Call
+from strandline.server.http.route import OPEN, Answer, Route
+from strandline.server.live import frames
+from strandline.server.live.sessions import Mark, Session
+from strandline.server.live.sinks import Outlet, QueueOutlet, TransportOutlet
+from strandline.server.live.streams import Stream
+from strandline.server.live.subscriptions import Wish, prefix_of, wish_of
+from strandline.server.transports import transport_of
+
+_FAREWELL_S = 5.0
+"""How long the last bytes of a stream may take to go out."""
+
+_HEADERS = {
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-store",
+    "x-accel-buffering": "no",
+}
+
+
+async def watch(call: Call) -> Answer:
+    """POST /v0/watch."""
+    request: live.WatchRequest = call.body
+    sieve = wish_of(request, "event").sieve
+    found = await named(call, request.topics, sieve, lenient=call.query.lenient)
+    session = call.parts.hub.sessions.make(call.who.id, request)
+    session.patterns = found.patterns
+    told: dict[str, live.WatchedTopic] = {}
+    for topic in found.topics:
+        session.marks[topic.name] = Mark(topic.from_seq, topic.life)
+        session.first_epochs[topic.name] = topic.life
+        told[topic.name] = live.WatchedTopic(
+            from_seq=topic.from_seq, head_seq=topic.head_seq, earliest_seq=topic.earliest_seq
+        )
+        touch(call.parts, topic.name)
+    marks = {name: mark.cursor for name, mark in session.marks.items()}
+    return Answer(
+        live.WatchAnswer(
+            wid=session.wid,
+            stream_url=f"/v0/watch/{session.wid}",
+            session_ttl_ms=round(call.parts.settings.live.session_s * 1000),
+            topics=told,
+            last_event_id=frames.told_marks(marks).decode(),
+        )
+    )
+
+
+async def stream(call: Call) -> Response:
+    """GET /v0/watch/{wid}."""
+    call.parts.auth.check_live(call.who)
+    session = call.parts.hub.sessions.find(call.path["wid"], call.who.id)
+    sieve = wish_of(session.request, "event").sieve
+    for topic, _ in await of_patterns(call, session.patterns, sieve):
+        session.marks.setdefault(topic.name, Mark(0))
+    session.save()
+    told = call.connection.headers.get("last-event-id")
+    marks = session.resume(frames.given_marks(told) if told else {})
+    for name in marks:
+        call.allow("read", name)
+    return Watching(call, session, marks)
+
+
+async def forget(call: Call) -> Answer:
+    """DELETE /v0/watch/{wid}."""
+    call.parts.auth.check_live(call.who)
+    hub = call.parts.hub
+    session = hub.sessions.drop(call.path["wid"], call.who.id)
+    if session.stream is not None:
+        hub.close(session.stream)
+    return Answer(live.WatchForgotten(wid=session.wid, forgotten=True))
+
+
+class Watching(Response):
+    """The stream of a session. Owned by the loop's thread."""
+
+    def __init__(self, call: Call, session: Session, marks: dict[str, Mark]) -> None:
+        super().__init__(headers=_HEADERS)
+        del self.headers["content-length"]
+        self._call = call
+        self._session = session
+        self._marks = marks
+        self._hub = call.parts.hub
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        if scope["method"] == "HEAD":
+            await send(start)
+            await send({"type": "http.response.body"})
+            return
+        quotas = self._call.parts.auth.quotas
+        quotas.open_stream(self._call.who)
+        try:
+            self._replace_older()
+            await send(start)
+            await self._tell(_outlet(scope, send), receive, send)
+        finally:
+            quotas.close_stream(self._call.who)
+
+    def _replace_older(self) -> None:
+        older = self._session.stream
+        if older is not None and not older.ended.done():
+            older.tell([frames.error(410, "replaced", "another stream has taken this session")])
+            self._hub.close(older)
+
+    async def _tell(self, outlet: Outlet, receive: Receive, send: Send) -> None:
+        transported = isinstance(outlet, TransportOutlet)
+        wrapping: frames.Wrapping = "chunk" if transported else "event"
+        settings = self._call.parts.settings.live
+        stream = Stream(outlet, who=self._call.who, wrapping=wrapping, settings=settings)
+        going = asyncio.ensure_future(_gone(receive, stream))
+        self._session.stream = stream
+        try:
+            self._hub.open(stream)
+            self._begin(stream)
+            with self._beating(stream):
+                await stream.ended
+        finally:
+            self._hub.sessions.leave(self._session, stream)
+            self._hub.close(stream)
+            await _finish(outlet, send, going)
+
+    def _begin(self, stream: Stream) -> None:
+        """Tell where the stream begins, and attach it to its topics."""
+        wish = wish_of(self._session.request, stream.wrapping)
+        stream.check = lambda: _check(stream, self._call)
+        stream.newcomer = lambda topic: self._newcomer(stream, wish, topic)
+        self._call.parts.auth.check_live(self._call.who)
+        self._hub.watch_newcomers()
+        marks = {name: mark.cursor for name, mark in self._marks.items()}
+        stream.send(_wrapped(frames.beginning(marks), stream))
+        for name, mark in self._marks.items():
+            stream.put(name, mark)  # so that the first id names all of them
+        for name, mark in self._marks.items():
+            self._attach(stream, name, wish, mark)
+
+    def _attach(self, stream: Stream, name: str, wish: Wish, mark: Mark) -> None:
+        try:
+            topic = topic_of(self._call.parts, name)
+        except UnknownTopic:
+            stream.put(name, Mark(0, mark.epoch))
+            stream.tell([frames.topic_deleted(name, mark.cursor, "deleted")])
+            return
+        touch(self._call.parts, name)
+        stream.lives |= self._session.lives(name, life_of(topic))
+        self._hub.attach(stream, topic, wish, mark.cursor, mark.epoch)
+
+    def _newcomer(self, stream: Stream, wish: Wish, topic: Topic) -> None:
+        """A topic was made: take it when it is one that was waited for."""
+        call, name = self._call, topic.name
+        if name in self._session.marks:
+            if stream.is_at(name) or not call.parts.auth.may(call.who, "read", name):
+                return
+        elif not self._wants(stream, name):
+            return
+        stream.lives |= self._session.lives(name, life_of(topic))
+        self._session.marks[name] = Mark(0, life_of(topic))
+        with contextlib.suppress(Invalid):  # without the fields that are asked for
+            self._hub.attach(stream, topic, wish, 0, life_of(topic))
+
+    def _wants(self, stream: Stream, name: str) -> bool:
+        call, limits = self._call, self._call.parts.settings.limits
+        if not any(name.startswith(prefix_of(pattern)) for pattern in self._session.patterns):
+            return False
+        if not call.parts.auth.may(call.who, "read", name):
+            return False
+        if len(stream.places) < limits.watch_topics_max:
+            return True
+        text = f"the stream has its {limits.watch_topics_max} topics: watch others in another"
+        stream.tell([frames.error(429, "throttled", text, topics=[name])])
+        return False
+
+    @contextmanager
+    def _beating(self, stream: Stream) -> Iterator[None]:
+        low, high = live.HEARTBEAT_MS_RANGE
+        pause_s = max(low, min(self._session.request.heartbeat_ms, high)) / 1000
+        heart = _Heart(stream, pause_s, self._call.parts.clock)
+        try:
+            yield
+        finally:
+            heart.stop()
+
+
+class _Heart:
+    """Sends a comment when nothing was told for a while. Owned by the loop's thread."""
+
+    def __init__(self, stream: Stream, pause_s: float, clock: Clock) -> None:
+        self._stream = stream
+        self._pause_s = pause_s
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(pause_s, self._beat)
+
+    def stop(self) -> None:
+        self._timer.cancel()
+
+    def _beat(self) -> None:
+        stream = self._stream
+        if not stream.has_told and stream.full_since is None:
+            stream.send(_wrapped(frames.heartbeat(self._clock.now_us() // 1000), stream))
+        stream.has_told = False
+        self._timer = self._loop.call_later(self._pause_s, self._beat)
+
+
+def _check(stream: Stream, call: Call) -> None:
+    """Raise when who watches may no longer."""
+    call.parts.auth.check_live(call.who)
+    for name in stream.places:
+        call.allow("read", name)
+
+
+def _outlet(scope: Scope, send: Send) -> Outlet:
+    transport = transport_of(scope)
+    if transport is not None:
+        return TransportOutlet(transport)
+
+    async def body(data: bytes) -> None:
+        await send({"type": "http.response.body", "body": data, "more_body": True})
+
+    return QueueOutlet(body)
+
+
+def _wrapped(data: bytes, stream: Stream) -> bytes:
+    return frames.chunk(data) if stream.wrapping == "chunk" else data
+
+
+async def _gone(receive: Receive, stream: Stream) -> None:
+    """Return once the client has gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    stream.end("gone")
+
+
+async def _finish(outlet: Outlet, send: Send, going: asyncio.Future[None]) -> None:
+    """End the answer; a client that does not take even this is cut off."""
+    try:
+        async with asyncio.timeout(_FAREWELL_S):
+            if isinstance(outlet, QueueOutlet):
+                await outlet.finish()
+            await send({"type": "http.response.body", "body": b""})
+    except TimeoutError:
+        outlet.abort()
+    if isinstance(outlet, TransportOutlet):
+        await asyncio.wait([going], timeout=_FAREWELL_S)
+    going.cancel()
+
+
+ROUTES = (
+    Route(
+        method="POST",
+        path="/v0/watch",
+        handler=watch,
+        needs=OPEN,
+        summary="Make a watch session: topics, patterns and filters to be told of",
+        query=live.WatchQuery,
+        body=live.WatchRequest,
+        body_bytes_max=MIB,
+        answers={200: live.WatchAnswer},
+        errors=("topic_not_found", "forbidden", "throttled"),
+    ),
+    Route(
+        method="GET",
+        path="/v0/watch/{wid}",
+        handler=stream,
+        needs=OPEN,
+        summary="Be told what a watch session wants, as server-sent events",
+        answers={200: None},
+        gives=("text/event-stream",),
+        errors=("not_found", "not_acceptable", "throttled"),
+    ),
+    Route(
+        method="DELETE",
+        path="/v0/watch/{wid}",
+        handler=forget,
+        needs=OPEN,
+        summary="Forget a watch session at once; its stream ends",
+        answers={200: live.WatchForgotten},
+        errors=("not_found",),
+    ),
+)

@@ -1,0 +1,1 @@
+"""View values to and from the structs of the API."""

@@ -1,0 +1,98 @@
+"""The door in front of the application: what is answered before the store is open.
+
+Opening a store replays its log, which may take long. The server listens from the first moment:
+``/v0/health`` says that it lives, ``/v0/ready`` how far it is, and everything else is told to come
+back. The door also tells the application who really asks, when a trusted proxy asks for him.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import math
+from typing import Any, TypeAlias
+
+import msgspec
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from strandline.api.errors import Problem
+from strandline.platform.clock import Clock
+from strandline.server.http.proxies import Proxies
+
+_HEALTH = frozenset({"/v0/health", "/healthz"})
+_RETRY_S = 1.0
+_Headers: TypeAlias = list[tuple[bytes, bytes]]
+
+
+class Opening:
+    """How far the opening of the store is. One thread tells, others look."""
+
+    def __init__(self) -> None:
+        self._told = ("", 0, 0)
+
+    def tell(self, what: str, done: int, total: int) -> None:
+        """A ``Progress`` for the store."""
+        self._told = (what, done, total)
+
+    def problem(self) -> Problem:
+        """Why the server does not answer yet."""
+        what, done, total = self._told
+        share = min(1.0, done / total) if total else 0.0
+        message = "the store is being opened" + (f": {what}" if what else "")
+        return Problem(503, "not_ready", message, {"replay_progress": round(share, 4)}, _RETRY_S)
+
+
+class Door:
+    """The application that connections call. Owned by the loop's thread."""
+
+    def __init__(self, clock: Clock, proxies: Proxies) -> None:
+        self._clock = clock
+        self._proxies = proxies
+        self._since = clock.monotonic()
+        self.opening = Opening()
+        self.app: ASGIApp | None = None
+        """Who answers, once the store is open."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._correct(scope)
+        if self.app is not None:
+            await self.app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await receive()
+            await _answer(send, self.opening.problem(), "websocket.http.response")
+        elif scope["path"] in _HEALTH and scope["method"] in ("GET", "HEAD"):
+            await _send(send, "http.response", 200, [], self._health())
+        else:
+            await _answer(send, self.opening.problem(), "http.response")
+
+    def _correct(self, scope: Scope) -> None:
+        client = scope.get("client")
+        peer = client[0] if client else ""
+        if self._proxies.trusts(peer):
+            headers = scope["headers"]
+            scope["client"] = (self._proxies.client(peer, headers), 0)
+            https = self._proxies.scheme(headers, scope["scheme"]) in ("https", "wss")
+            plain, safe = ("ws", "wss") if scope["type"] == "websocket" else ("http", "https")
+            scope["scheme"] = safe if https else plain
+
+    def _health(self) -> bytes:
+        uptime_ms = int((self._clock.monotonic() - self._since) * 1000)
+        version = importlib.metadata.version("strandline")
+        return msgspec.json.encode({"status": "ok", "version": version, "uptime_ms": uptime_ms})
+
+
+async def _answer(send: Send, problem: Problem, kind: str) -> None:
+    headers: _Headers = []
+    if problem.retry_after_s is not None:
+        headers.append((b"retry-after", b"%d" % max(1, math.ceil(problem.retry_after_s))))
+    await _send(send, kind, problem.status, headers, problem.body())
+
+
+async def _send(send: Send, kind: str, status: int, headers: _Headers, body: bytes) -> None:
+    told: _Headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        *headers,
+    ]
+    start: dict[str, Any] = {"type": f"{kind}.start", "status": status, "headers": told}
+    await send(start)
+    await send({"type": f"{kind}.body", "body": body})

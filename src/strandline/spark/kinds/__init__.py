@@ -1,1 +1,0 @@
-"""Records as the rows of a view: one file for each kind. No pyspark here."""

@@ -1,0 +1,1 @@
+"""Reads of topics and views: options, locations, splits, executor tasks. No pyspark."""

@@ -1,0 +1,238 @@
+"""An event table at a position: its files, and the rows that are in none.
+
+The files are those of one manifest; rows up to ``flushed`` are in them or gone, those behind it
+are told by the view itself. So there is no gap and no overlap. Files of older versions of the
+schema are told in the newest, as the table does it. A lake by itself has the files alone.
+
+A stream reads the log instead, and must know which version was in force when a record came: the
+driver looks for the records that begin one, once for each stretch, in the column ``meta``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+import msgspec
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from strandline.errors import Corrupt, NotFound, UnknownTopic
+from strandline.lake.files.record_columns import TABLE_ID_FIRST
+from strandline.lake.manifest.file_entry import LakeFile
+from strandline.lake.manifest.manifest import Manifest
+from strandline.log.read.snapshot import Snapshot
+from strandline.pipelines.splits import split_planner
+from strandline.pipelines.splits.record_schema import RECORD
+from strandline.pipelines.splits.snapshot_position import Position
+from strandline.platform.objectstore.cloud import open_objects
+from strandline.platform.objectstore.protocol import Objects
+from strandline.query.sql import as_of as sql_as_of
+from strandline.schema import NO_SCHEMA, Schema, shown_columns
+from strandline.spark.read.executor_read import read as read_parts
+from strandline.spark.read.lake_source import LakePlace
+from strandline.spark.read.read_location import Place, StorePlace
+from strandline.spark.read.tasks import AnyPart, TablePart
+from strandline.spark.read.view_state import host_of
+from strandline.spark.row_mappers.events import Change, EventShape
+from strandline.spark.row_mappers.mapper import selected
+from strandline.views.table.control_records import MARK, change_of
+from strandline.views.table.files.live_rows import visible
+
+PART_ROWS = 8 * 65_536
+_EVER = 2**63 - 1
+
+
+class TableState(msgspec.Struct, frozen=True, kw_only=True):
+    """A table at a position."""
+
+    name: str
+    lake: str
+    table_id: int
+    manifest: int
+    files: tuple[tuple[LakeFile, Schema], ...]
+    """Each with the version that it was written in."""
+    schema: Schema
+    """The newest version: what rows are told in."""
+    first_seq: int
+    last_seq: int
+    hidden: bytes
+    """Seqs that are gone though a file has them."""
+    memory: tuple[pa.Table, ...] = ()
+    """Rows that are in no file, with the names of results."""
+
+    def gone(self) -> BitMap64:
+        return BitMap64.deserialize(self.hidden) if self.hidden else BitMap64()
+
+
+def table_of(place: Place, topic: str, as_of: str = "") -> TableState:
+    """The table of a topic; at a position, or now."""
+    if isinstance(place, StorePlace):
+        return _of_store(place, topic, as_of)
+    assert isinstance(place, LakePlace)
+    return _of_lake(place, topic)
+
+
+def parts_of(state: TableState) -> list[AnyPart]:
+    """The files of a table in parts."""
+    parts: list[AnyPart] = []
+    hidden = state.gone()
+    for file, written in state.files:
+        if not file.rows or file.last_seq < state.first_seq or file.first_seq > state.last_seq:
+            continue
+        span = BitMap64(range(file.first_seq, file.last_seq + 1)) if hidden else BitMap64()
+        gone = (hidden & span).serialize() if hidden & span else b""
+        shares = -(-file.rows // PART_ROWS)
+        parts += [
+            TablePart(
+                lake=state.lake,
+                table=state.name,
+                table_id=state.table_id,
+                file=file,
+                written=written,
+                told=state.schema,
+                first_seq=state.first_seq,
+                last_seq=state.last_seq,
+                hidden=gone,
+                share=share,
+                shares=shares,
+            )
+            for share in range(shares)
+        ]
+    return parts
+
+
+def read(part: TablePart, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of a part, on an executor."""
+    whole = EventShape(told=part.told).schema
+    schema = pa.schema([whole.field(name) for name in names])
+    columns = {shown: column for column, shown in shown_columns(part.told).items()}
+    tables = visible(
+        _objects(part.lake),
+        part.table_id,
+        part.file,
+        part.written,
+        part.told,
+        [columns[name] for name in names],
+        first_seq=part.first_seq,
+        last_seq=part.last_seq,
+        hidden=BitMap64.deserialize(part.hidden) if part.hidden else BitMap64(),
+        share=part.share,
+        shares=part.shares,
+    )
+    try:
+        for table in tables:
+            yield selected(table.rename_columns(list(names)), schema)
+    except NotFound:
+        raise NotFound(
+            f"{part.file.name()} of table {part.table!r} is gone: the read took longer than "
+            "lake.grace_s; read again, or raise that setting"
+        ) from None
+
+
+def schema_changes(
+    place: Place, position: Position, snapshot: Snapshot, wanted: split_planner.Range
+) -> list[Change]:
+    """The records of a stretch that begin a version of the schema."""
+    found = []
+    for batch in _records(place, position, snapshot, wanted, ("seq", "meta")):
+        if batch["meta"].null_count == len(batch):
+            continue
+        pairs = zip(batch["seq"].to_pylist(), batch["meta"].to_pylist(), strict=True)
+        marked = [seq for seq, meta in pairs if meta is not None and meta.startswith(MARK + b"S")]
+        for seq in marked:
+            one = split_planner.Range(seq, seq)
+            for row in _records(place, position, snapshot, one, RECORD):
+                said = change_of(row["meta"][0].as_py(), row["data"][0].as_py(), seq, snapshot.name)
+                assert isinstance(said, Schema)
+                found.append(Change(seq, said))
+    return found
+
+
+def _records(
+    place: Place,
+    position: Position,
+    snapshot: Snapshot,
+    wanted: split_planner.Range,
+    names: Sequence[str],
+) -> Iterator[pa.RecordBatch]:
+    if wanted.first_seq > wanted.last_seq:
+        return
+    files = split_planner.file_parts(position, snapshot, wanted, ())[0]
+    hot = place.hot_parts(position, snapshot, wanted, names)
+    for batch in read_parts([*files, *hot], names):
+        if len(batch):
+            yield batch
+
+
+def _of_store(place: StorePlace, topic: str, as_of: str) -> TableState:
+    store = place.store
+    host = host_of(store, "table", topic)
+    log = host.topics[0]
+    with host.reading() as fold:
+        until = _EVER
+        if as_of:
+            until = sql_as_of.past_of(store, as_of, {log.name: log}).heads[log.name]
+        pinned = fold.segments.pin()
+        manifest = fold.segments.manifest
+        view = fold.snapshot(until if as_of else None)
+        rest = view.read(view.columns.names, after=pinned.flushed)
+        return TableState(
+            name=topic,
+            lake=place.lake,
+            table_id=0 if manifest is None else manifest.topic_id,
+            manifest=0 if manifest is None else manifest.number,
+            files=tuple((file, pinned.schema_of(file)) for file in pinned.files),
+            schema=fold.schema,
+            first_seq=pinned.floor,
+            last_seq=view.position,
+            hidden=_bytes(fold.hidden | pinned.hidden),
+            memory=tuple(_shown(table, fold.schema) for table in rest.tables() if len(table)),
+        )
+
+
+def _shown(table: pa.Table, schema: Schema) -> pa.Table:
+    names = shown_columns(schema)
+    return table.rename_columns([names[name] for name in table.column_names])
+
+
+def _of_lake(place: LakePlace, topic: str) -> TableState:
+    manifest = manifest_of(place, topic)
+    if manifest is None:
+        raise UnknownTopic(
+            f"there is no event table {topic!r} in the lake {place.url}: its rows come there "
+            "when the table writes its first file"
+        )
+    schemas = {each.version: each for each in manifest.schemas}
+    return TableState(
+        name=topic,
+        lake=place.url,
+        table_id=manifest.topic_id,
+        manifest=manifest.number,
+        files=tuple((file, schemas.get(file.schema_version, NO_SCHEMA)) for file in manifest.files),
+        schema=manifest.schema,
+        first_seq=manifest.floor,
+        last_seq=manifest.last_seq,
+        hidden=_bytes(manifest.deleted or BitMap64()),
+    )
+
+
+def manifest_of(place: LakePlace, topic: str) -> Manifest | None:
+    """The newest version of a table's files in a lake, None when it has none."""
+    try:
+        chosen = place.lake.manifests([f"{topic}:table"])
+    except UnknownTopic:
+        return None
+    for name, reason in chosen.damaged.values():
+        raise Corrupt(f"table {name!r} cannot be read ({reason})", path=place.url)
+    tables = [each for each in chosen.manifests if each.topic_id >= TABLE_ID_FIRST]
+    return tables[-1] if tables else None
+
+
+def _bytes(seqs: BitMap64) -> bytes:
+    return seqs.serialize() if seqs else b""
+
+
+@lru_cache(maxsize=8)
+def _objects(lake: str) -> Objects:
+    return open_objects(lake)

@@ -1,0 +1,174 @@
+"""A store behind a server: its topics over HTTP, in Arrow, by driver and executors.
+
+Whoever reads needs this package and the network, nothing else. The token travels with the tasks and
+is shown by nothing. A part is a range of seqs of one life of a topic; records that the server no
+longer has when a task comes for them are ``RecordsLost``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from strandline.client.blocking.store import RemoteStore
+from strandline.client.settings import ClientSettings
+from strandline.config.view_config import ViewConfigs
+from strandline.errors import Forbidden, RecordsLost, UnknownTopic
+from strandline.log.read.snapshot import Snapshot
+from strandline.pipelines.lake_selection import is_pattern
+from strandline.pipelines.splits import record_schema, split_planner
+from strandline.pipelines.splits.predicates import Condition, keeping
+from strandline.pipelines.splits.snapshot_position import Position
+from strandline.pipelines.splits.split_reader import visible
+from strandline.records import Tombstone
+from strandline.spark.read.options import ReadOptions, Secret
+from strandline.spark.read.tasks import AnyPart, ServedPart
+
+PART_SEQS = 250_000
+SETTINGS = ClientSettings()
+"""A server may be away for a while: a stream goes on when it is back in time."""
+_PAGE_RECORDS = 20_000
+
+
+class ServedPlace:
+    """A server. Owned by one thread."""
+
+    def __init__(self, url: str, token: Secret) -> None:
+        self.store = RemoteStore(url, token=token.value or None, settings=SETTINGS)
+        self._url = url
+        self._token = token
+        self._id = ""
+
+    def __enter__(self) -> ServedPlace:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.store.close()
+
+    def refresh(self) -> None:
+        """A server is asked whenever a position is pinned."""
+
+    def pin(self, topics: Sequence[str], *, strict: bool = True) -> Position:
+        names = self._matching(topics)
+        found = []
+        for name in names:
+            try:
+                found.append(self._snapshot(name))
+            except UnknownTopic:
+                if strict:
+                    raise
+        with contextlib.suppress(Forbidden):  # a batch need not know; a stream asks for it
+            self._id = self._id or self.store.id
+        return Position(store=self._url, store_id=self._id, lake="", topics=tuple(found))
+
+    def hot_parts(
+        self,
+        position: Position,
+        snapshot: Snapshot,
+        wanted: split_planner.Range,
+        names: Sequence[str],
+        conditions: Sequence[Condition] = (),
+    ) -> list[AnyPart]:
+        first_seq = max(snapshot.floor, wanted.first_seq)
+        last_seq = min(snapshot.head_seq, wanted.last_seq)
+        for each in conditions:
+            if each.column == "ts" and each.operator in (">", ">=", "="):
+                first_seq = max(first_seq, self.cursor_at(snapshot, each.value) + 1)
+        return [
+            ServedPart(
+                url=self._url,
+                token=self._token,
+                snapshot=snapshot,
+                first_seq=start,
+                last_seq=min(start + PART_SEQS - 1, last_seq),
+            )
+            for start in range(first_seq, last_seq + 1, PART_SEQS)
+        ]
+
+    def cursor_at(self, snapshot: Snapshot, ts: int) -> int:
+        return self.store.existing_topic(snapshot.name).cursor_at(ts)
+
+    def views(self, topic: str) -> ViewConfigs | None:
+        return self.store.existing_topic(topic).config.views
+
+    def ask(self, options: ReadOptions, limit: int | None = None) -> pa.Table:
+        """A view as the server tells it, at one moment or as of a position."""
+        (name,) = options.topics
+        schema = "tables" if options.view == "table" else options.view
+        named = f"{name}/{options.measurement}" if options.measurement else name
+        quoted = named.replace('"', '""')
+        rows = "" if limit is None else f" limit {limit}"
+        text = f'select * from {schema}."{quoted}"{rows}'  # noqa: S608 - quoted, and SQL only reads
+        return self.store.sql(text, as_of=options.as_of or None).arrow()
+
+    def _matching(self, topics: Sequence[str]) -> list[str]:
+        found = {topic: None for topic in topics if not is_pattern(topic)}
+        for topic in topics:
+            if is_pattern(topic):
+                found |= dict.fromkeys(fnmatch.filter(self.store.topics(), topic))
+        return sorted(found)
+
+    def _snapshot(self, name: str) -> Snapshot:
+        topic = self.store.existing_topic(name)
+        topic_id, created_us = topic.identity
+        told = topic.statistics()
+        gaps = topic.gaps_below(told.head_seq)
+        if topic.identity != (topic_id, created_us):  # made anew while it was asked
+            return self._snapshot(name)
+        return Snapshot(
+            topic_id=topic_id,
+            name=name,
+            epoch=told.epoch,
+            created_us=created_us,
+            head_seq=told.head_seq,
+            floor=told.earliest_seq,
+            evict_floor=told.evict_floor,
+            evict_reason="cap",
+            last_ts=told.last_ts,
+            gaps=tuple((first, last, "lost") for first, last in gaps),
+        )
+
+
+def read(
+    part: ServedPart, names: Sequence[str], conditions: Sequence[Condition]
+) -> Iterator[pa.Table]:
+    """The rows of a part, with these columns, for which every condition holds."""
+    with RemoteStore(part.url, token=part.token.value or None, settings=SETTINGS) as store:
+        topic = store.existing_topic(part.topic)
+        after = part.first_seq - 1
+        while after < part.last_seq:
+            limit = min(_PAGE_RECORDS, part.last_seq - after)
+            page = topic.read(after, limit, epoch=part.snapshot.epoch)
+            _check(part, after, page.epoch, page.head_seq, page.tombstone)
+            table = visible(page.arrow(), part.first_seq, part.last_seq, BitMap64())
+            kept = keeping(table, conditions)
+            if len(kept):
+                yield record_schema.shaped(kept, names, part.topic)
+            if page.next <= after:
+                return
+            after = page.next
+
+
+def _check(
+    part: ServedPart, after: int, epoch: int, head_seq: int, tombstone: Tombstone | None
+) -> None:
+    """Raise when the server no longer has what the position promised."""
+    snapshot = part.snapshot
+    if epoch != snapshot.epoch and (epoch < snapshot.epoch or head_seq < part.last_seq):
+        raise RecordsLost(part.topic, after + 1, part.last_seq, "recreated")
+    if tombstone is None or tombstone.gap_from > part.last_seq:
+        return
+    known = any(
+        first <= max(tombstone.gap_from, part.first_seq) and tombstone.gap_to <= last
+        for first, last, _ in snapshot.gaps
+    )
+    if not known:
+        gap_to = min(tombstone.gap_to, part.last_seq)
+        raise RecordsLost(part.topic, max(tombstone.gap_from, after + 1), gap_to, tombstone.reason)

@@ -1,0 +1,216 @@
+"""What a view has at a position, for a batch read: keys of a map, points of a series, jobs, points.
+
+The driver opens the store read-only and folds the view up to the position; without its folder, it
+reads what was saved of the view (``saved_view_source.py``). What it has travels with the tasks, if
+it is not
+large. Beyond that executors read a map or a series themselves, each a range of keys or some
+sources, as of the same position. Jobs and points of metrics know only the present, so they travel
+in any case, and there is a limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from strandline.errors import Corrupt, TooLarge
+from strandline.pipelines.splits.split_reader import carried
+from strandline.query.sql import as_of as sql_as_of
+from strandline.query.sql.filters import Comparison, Where
+from strandline.query.sql.relations.kv import MapRows, MapSource
+from strandline.query.sql.relations.metrics import MetricsSource
+from strandline.query.sql.relations.queue import QueueSource
+from strandline.query.sql.relations.relation import Relation, Source
+from strandline.query.sql.relations.series import SeriesRows, SeriesSource
+from strandline.spark.read.lake_source import LakePlace
+from strandline.spark.read.options import ReadOptions
+from strandline.spark.read.read_location import StorePlace
+from strandline.spark.read.saved_view_source import refuse_past
+from strandline.spark.read.tasks import AnyPart, StatePart
+from strandline.spark.row_mappers.kv import VERSIONS
+from strandline.spark.row_mappers.mapper import selected
+from strandline.spark.row_mappers.series import AT, POINTS, TICK
+from strandline.store import Store
+from strandline.views.series.meta import AT_MAX, AT_MIN
+from strandline.views.view_runner import Host
+
+CARRIED_BYTES_MAX = 32 * 1024 * 1024
+"""Larger maps and series are read by executors."""
+COPIED_BYTES_MAX = 512 * 1024 * 1024
+"""Larger queues and metrics are refused."""
+_PART_BYTES = 4 * 1024 * 1024
+_SLICE_ROWS = 200_000
+_SLICE_SOURCES = 64
+_TRIES = 3
+
+
+def host_of(store: Store, view: str, topic: str) -> Host[Any]:
+    """A view of an opened store."""
+    store.views.open(view, topic, {})
+    return store.views.shelf.host(view, store.existing_topic(topic))
+
+
+def source_of(place: StorePlace | LakePlace, view: str, topic: str, measurement: str) -> Source:
+    """What SQL would ask."""
+    host = place.host(view, topic)
+    if view == "kv":
+        return MapSource(host)
+    if view == "series":
+        return SeriesSource(host)
+    if view == "queue":
+        return QueueSource(host, apart=isinstance(place, LakePlace))
+    return MetricsSource(host, measurement or None, copied=True)
+
+
+def parts_of(
+    place: StorePlace | LakePlace, options: ReadOptions, schema: pa.Schema
+) -> list[AnyPart]:
+    """A view at a position, as parts whose rows have these columns."""
+    for left in reversed(range(_TRIES)):
+        try:
+            return _parts(place, options, schema)
+        except Corrupt:
+            if not left or isinstance(place, StorePlace):
+                raise
+            place.refresh()  # the writer may have saved anew, and swept what was being read
+    raise AssertionError
+
+
+def _parts(place: StorePlace | LakePlace, options: ReadOptions, schema: pa.Schema) -> list[AnyPart]:
+    view, (topic,) = options.view, options.topics
+    source = source_of(place, view, topic, options.measurement)
+    relation = pinned(place, source, options.as_of)
+    found: list[pa.RecordBatch] = []
+    size = 0
+    for batch in relation.batches(*_asked(relation, schema), None):
+        found.append(shaped(batch, schema))
+        size += found[-1].nbytes
+        if size > CARRIED_BYTES_MAX and isinstance(relation, MapRows | SeriesRows):
+            return _slices(place, options, relation)
+        if size > COPIED_BYTES_MAX:
+            raise TooLarge(
+                f"{view} {topic!r} has more than {COPIED_BYTES_MAX >> 20} MiB, and can only be "
+                "read as a whole: name fewer columns, or read its records with view=log"
+            )
+    return carried_parts(found, schema)
+
+
+def pinned(place: StorePlace | LakePlace, source: Source, as_of: str) -> Relation:
+    """A relation at a position, or now."""
+    if isinstance(place, StorePlace):
+        (relation,) = sql_as_of.pin(place.store, [source], as_of or None)
+        return relation
+    refuse_past(as_of)
+    topics = {topic.name: topic for topic in source.topics}
+    return source.at(sql_as_of.now(topics, source.held))
+
+
+def carried_parts(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> list[AnyPart]:
+    """Rows that go with their tasks."""
+    parts: list[AnyPart] = []
+    some: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        some.append(batch)
+        size += batch.nbytes
+        if size > _PART_BYTES:
+            parts.append(carried(pa.Table.from_batches(some, schema)))
+            some, size = [], 0
+    if some:
+        parts.append(carried(pa.Table.from_batches(some, schema)))
+    return parts
+
+
+def shaped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows as SQL has them, with the columns of the read."""
+    names = [AT if name == TICK else name for name in batch.schema.names]
+    batch = batch.rename_columns(names)
+    if "deleted" in schema.names and "deleted" not in names:
+        batch = batch.append_column("deleted", pa.repeat(pa.scalar(value=False), len(batch)))
+    return selected(batch, schema)
+
+
+def read(part: StatePart, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of a part, on an executor, with these columns."""
+    whole = VERSIONS if part.view == "kv" else POINTS
+    schema = pa.schema([whole.field(name) for name in names])
+    with _place_of(part) as place:
+        host = place.host(part.view, part.topic)
+        relation: MapRows | SeriesRows
+        if part.view == "kv":
+            relation = MapRows(host, part.head_seq, part.moment_us)
+        else:
+            relation = SeriesRows(host, part.head_seq)
+        for batch in relation.batches(relation.schema.names, _where(part)):
+            kept = _within(batch, part)
+            if len(kept):
+                yield shaped(kept, schema)
+
+
+def _place_of(part: StatePart) -> StorePlace | LakePlace:
+    if "://" in part.store:
+        return LakePlace(part.store, part.reservoir)
+    return StorePlace(part.store, part.lake, part.reservoir)
+
+
+def _asked(relation: Relation, schema: pa.Schema) -> tuple[list[str]]:
+    there = relation.schema.names
+    named = [TICK if name == AT and TICK in there else name for name in schema.names]
+    return ([name for name in named if name in there] or there[:1],)
+
+
+def _slices(
+    place: StorePlace | LakePlace, options: ReadOptions, relation: MapRows | SeriesRows
+) -> list[AnyPart]:
+    (topic,) = options.topics
+    if isinstance(relation, MapRows):
+        edges = list(_edges(relation))
+        ranges = list(zip([None, *edges], [*edges, None], strict=True))
+        names: list[tuple[bytes, ...]] = [()] * len(ranges)
+    else:
+        with place.host(options.view, topic).reading() as fold:
+            sources = fold.names(AT_MIN, AT_MAX)
+        step = max(1, -(-len(sources) // _SLICE_SOURCES))
+        names = [tuple(sources[at : at + step]) for at in range(0, len(sources), step)]
+        ranges = [(None, None)] * len(names)
+    moment_us = relation.moment_us if isinstance(relation, MapRows) else None
+    return [
+        StatePart(
+            store=options.store,
+            lake=options.lake,
+            reservoir=options.reservoir,
+            view=options.view,
+            topic=topic,
+            head_seq=relation.head_seq,
+            moment_us=moment_us,
+            first_key=first,
+            next_key=following,
+            sources=some,
+        )
+        for (first, following), some in zip(ranges, names, strict=True)
+    ]
+
+
+def _edges(relation: MapRows) -> Iterator[bytes]:
+    """Keys that begin a slice, but for the first."""
+    rows = 0
+    for batch in relation.batches(["key_bytes"], None):
+        rows += len(batch)
+        if rows > _SLICE_ROWS:
+            rows = 0
+            yield batch["key_bytes"][0].as_py()
+
+
+def _where(part: StatePart) -> Where | None:
+    if part.view != "kv":
+        return Comparison("source_bytes", "in", part.sources)
+    return None if part.first_key is None else Comparison("key_bytes", ">=", part.first_key)
+
+
+def _within(batch: pa.RecordBatch, part: StatePart) -> pa.RecordBatch:
+    if part.view != "kv" or part.next_key is None:
+        return batch
+    return batch.filter(pc.less(batch["key_bytes"], pa.scalar(part.next_key, pa.binary())))

@@ -1,0 +1,26 @@
+"""The records of a key-value map as versions of its keys, deletes included."""
+
+from __future__ import annotations
+
+import msgspec
+import pyarrow as pa
+
+from strandline.query.sql.relations.kv_versions import VersionRows, versions_of
+from strandline.spark.row_mappers.mapper import as_spark, spark_form
+from strandline.views.view import MARKS
+
+VERSIONS = spark_form(VersionRows.schema)
+
+
+class ChangeShape(msgspec.Struct, frozen=True, kw_only=True):
+    """Versions. ``kinds`` are the views that the topic has."""
+
+    kinds: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> pa.Schema:
+        return VERSIONS
+
+    def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        others = tuple(MARKS[kind] for kind in self.kinds if kind != "kv")
+        return as_spark(versions_of(batch, others), VERSIONS)

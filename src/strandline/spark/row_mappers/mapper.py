@@ -1,0 +1,109 @@
+"""What makes rows of records: the columns of a view, and batch in, batch out.
+
+A shape is data: it travels to executors with the task. Spark has no unsigned numbers, so seqs are
+``bigint`` and fields of u64 ``decimal(20, 0)``, as in Spark's own reading of Parquet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from strandline.errors import Invalid
+from strandline.pipelines.splits.record_schema import LOST, arrow_schema
+from strandline.schema import name_key
+from strandline.views.view import MARKS, Rows
+
+TIME = pa.timestamp("us", tz="UTC")
+_WIDE = pa.decimal128(20, 0)
+_SEQS = ("seq", "version", "job_seq", "lease")
+_SMALL = (pa.uint8(), pa.uint16(), pa.int8(), pa.int16(), pa.uint32())
+
+
+class Shape(Protocol):
+    """Makes rows of records. Immutable."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of its rows, as Spark can have them."""
+        ...
+
+    def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows of a batch with the columns of a record, seq signed."""
+        ...
+
+
+def spark_form(schema: pa.Schema, seqs: Sequence[str] = _SEQS) -> pa.Schema:
+    """The same columns in types that Spark has, each of which may be null; these are seqs."""
+    return pa.schema([pa.field(field.name, _spark_type(field, seqs)) for field in schema])
+
+
+def as_spark(batch: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows in types that Spark has, by columns of the same names; others are left out."""
+    arrays = []
+    for field in schema:
+        column = batch[field.name]
+        if isinstance(column, pa.ChunkedArray):
+            column = column.combine_chunks()
+        arrays.append(column if column.type == field.type else column.cast(field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def chosen(schema: pa.Schema, wanted: Sequence[str] | None, *, lost: bool) -> pa.Schema:
+    """The columns that were asked for, or all."""
+    if lost and LOST in map(name_key, schema.names):
+        raise Invalid(
+            f"onLoss=report reports losses in the column {LOST}, and the table has a field of that "
+            "name: read it without onLoss=report"
+        )
+    there = pa.schema([*schema, *(arrow_schema([LOST]) if lost else ())])
+    if wanted is None:
+        return there
+    for name in wanted:
+        if name not in there.names:
+            raise Invalid(f"there is no column {name!r}: columns are {', '.join(there.names)}")
+    if not wanted or len(set(wanted)) < len(wanted):
+        raise Invalid("name each column once, and at least one: columns='key,value'")
+    if lost and LOST not in wanted:
+        raise Invalid("onLoss=report tells losses in the column lost: add it to columns")
+    return pa.schema([there.field(name) for name in wanted])
+
+
+def selected(batch: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows with exactly these columns; what is not there is empty."""
+    there = batch.schema.names
+    empty = [field for field in schema if field.name not in there]
+    table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
+    for field in empty:
+        table = table.append_column(field, pa.nulls(len(table), field.type))
+    return as_spark(table, schema)
+
+
+def rows_of(batch: pa.RecordBatch) -> Rows:
+    """A batch of records as views take them."""
+    return Rows(
+        batch["seq"].to_pylist(),
+        batch["ts"].cast(pa.int64()).to_pylist(),
+        batch["key"].to_pylist(),
+        batch["tag"].to_pylist(),
+        batch["meta"].to_pylist(),
+        batch["data"].to_pylist(),
+    )
+
+
+def without_others(batch: pa.RecordBatch, kind: str, kinds: Sequence[str]) -> pa.RecordBatch:
+    """The records without those that another view of the topic has written for itself."""
+    others = tuple(mark for name, mark in MARKS.items() if name != kind and name in kinds)
+    if not others or batch["meta"].null_count == len(batch):
+        return batch
+    metas = batch["meta"].to_pylist()
+    keep = [meta is None or not meta.startswith(others) for meta in metas]
+    return batch if all(keep) else batch.filter(pa.array(keep, pa.bool_()))
+
+
+def _spark_type(field: pa.Field, seqs: Sequence[str]) -> pa.DataType:
+    if field.type == pa.uint64():
+        return pa.int64() if field.name in seqs else _WIDE
+    return pa.int32() if field.type in _SMALL else field.type

@@ -1,0 +1,1 @@
+"""The data source ``strandline``: batch and stream, read and write."""

@@ -1,0 +1,82 @@
+"""A batch read of topics through ``format("strandline")``: planned on the driver, run by executors.
+
+The position is pinned when tasks are planned, once for the whole read. Conditions that we
+understand are taken over from Spark; the others it checks itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from strandline.pipelines.splits import split_planner
+from strandline.pipelines.splits.predicates import Condition
+from strandline.pipelines.splits.snapshot_position import Position
+from strandline.pipelines.splits.split_reader import Part
+from strandline.spark.errors import told_briefly
+from strandline.spark.read import executor_read, read_plan
+from strandline.spark.read.filters import of_filter
+from strandline.spark.read.options import LOG, ReadOptions
+from strandline.spark.read.read_location import open_place
+from strandline.spark.read.tasks import Task, in_tasks
+from strandline.spark.source import lazy
+
+
+class BatchReader(DataSourceReader):
+    """One batch read. Owned by the driver, copied to executors."""
+
+    def __init__(
+        self,
+        options: ReadOptions,
+        pinned: Position | None = None,
+        schema: pa.Schema | None = None,
+    ) -> None:
+        """``schema`` is that of a view."""
+        self.options = options
+        self.conditions: tuple[Condition, ...] = options.conditions()
+        self._pinned = pinned
+        self._schema = schema
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        if self.options.view != LOG:
+            return filters
+        rest = []
+        for each in filters:
+            condition = of_filter(each)
+            if condition is None:
+                rest.append(each)
+            else:
+                self.conditions = (*self.conditions, condition)
+        return rest
+
+    def partitions(self) -> Sequence[InputPartition]:
+        with told_briefly():
+            options = self.options
+            if self._schema is not None:
+                return in_tasks(*lazy.view_parts(options, self._schema)) or [Task([])]
+            if self._pinned is not None:
+                found: list[Part] = []
+                for snapshot in self._pinned.topics:
+                    wanted = split_planner.wanted_range(snapshot, self.conditions)
+                    found += split_planner.hot_parts(self._pinned, snapshot, wanted)
+                return in_tasks(found) or [Task([])]
+            with open_place(options) as place:
+                position = place.pin(options.topics)
+                parts = read_plan.batch_parts(
+                    place, position, options, self.conditions, options.columns
+                )
+            return in_tasks(parts) or [Task([])]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Task)
+        schema = self._schema
+        names = self.options.columns if schema is None else schema.names
+        with told_briefly():
+            yield from executor_read.rows(partition, schema, names, self._kept())
+
+    def _kept(self) -> tuple[Condition, ...]:
+        """What is checked of each record; states are told as of a position by themselves."""
+        whole = self._schema is not None and not lazy.is_logged(self.options)
+        return () if whole else self.conditions

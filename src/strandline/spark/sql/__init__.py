@@ -1,0 +1,1 @@
+"""QUERY and SQL calculated by Spark."""

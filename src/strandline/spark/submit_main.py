@@ -1,0 +1,20 @@
+"""Entry point of a pipeline run under ``spark-submit``."""
+
+import sys
+
+if __name__ == "__main__":
+    # Python has put the folder of this file first: its modules must not stand for those of others.
+    del sys.path[0]
+
+from strandline.pipelines.engine import Engine
+from strandline.pipelines.schedule.worker_main import work_off
+from strandline.spark.engine import SparkEngine
+from strandline.spark.sessions import session
+
+
+def _spark(master: str) -> Engine:
+    return SparkEngine(session(master))
+
+
+if __name__ == "__main__":
+    sys.exit(work_off(sys.argv[1], _spark))

@@ -1,0 +1,1 @@
+"""Topics and event tables as DataFrames through Spark's Parquet reader."""

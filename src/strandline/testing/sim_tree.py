@@ -1,0 +1,293 @@
+"""The names of a simulated file system: folders, and the changes to them that are not yet synced.
+
+Making, renaming and removing a name is one ``Change`` of one or two entries, seen at once and
+durable when its folder is synced. Until then a power loss keeps, for each folder by itself, any
+first part of its changes, in the order of the journal. Three rules:
+
+- A rename is whole or absent, also between two folders: the file is never in both or in neither.
+- A kept change keeps every earlier change of the folders that it touches.
+- A folder's own name belongs to its parent. What was synced inside a folder is gone when the name
+  of the folder is.
+
+With ``reorder_names`` each change is kept or lost by itself: harsher than the journals of ext4 and
+XFS, allowed by POSIX.
+
+Paths are split at "/"; a relative path begins at the root. Not safe from many threads: the disk's
+lock is held around every call.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from strandline.testing.crash_choices import Choices
+from strandline.testing.sim_sectors import Sectors
+
+
+class Folder:
+    """Names, as they are now and as they were when last synced."""
+
+    __slots__ = ("durable", "entries")
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Node] = {}
+        self.durable: dict[str, Node] = {}
+
+
+Node: TypeAlias = Folder | Sectors
+Edit: TypeAlias = tuple[Folder, str, Node | None]  # None: the name goes
+Change: TypeAlias = tuple[Edit, ...]
+
+
+def failure(code: int, path: str, other: str | None = None) -> OSError:
+    """The error that the operating system would raise."""
+    return OSError(code, os.strerror(code), path, None, other)
+
+
+class Volume:
+    """A tree of folders and files of limited size."""
+
+    def __init__(self, capacity: int | None) -> None:
+        self.capacity = capacity
+        self.root = Folder()
+        self.pending: list[Change] = []
+
+    def find(self, path: str) -> Node | None:
+        try:
+            return self._node(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def folder(self, path: str) -> Folder:
+        node = self._node(path)
+        if not isinstance(node, Folder):
+            raise failure(errno.ENOTDIR, path)
+        return node
+
+    def file(self, path: str) -> Sectors:
+        node = self._node(path)
+        if not isinstance(node, Sectors):
+            raise failure(errno.EISDIR, path)
+        return node
+
+    def place(self, path: str) -> tuple[Folder, str]:
+        """The folder that holds the name, and the name."""
+        names = _names(path)
+        if not names:
+            raise failure(errno.EBUSY, path)
+        return self.folder("/".join(names[:-1])), names[-1]
+
+    def link(self, path: str, node: Node) -> None:
+        folder, name = self.place(path)
+        self._change((folder, name, node))
+
+    def unlink(self, path: str) -> None:
+        """Remove a file or an empty folder. Absent is fine."""
+        try:
+            node = self._node(path)
+        except FileNotFoundError:
+            return
+        if isinstance(node, Folder) and node.entries:
+            raise failure(errno.ENOTEMPTY, path)
+        folder, name = self.place(path)
+        self._change((folder, name, None))
+
+    def move(self, old: str, new: str) -> None:
+        old_folder, old_name = self.place(old)
+        new_folder, new_name = self.place(new)
+        node, target = self._node(old), new_folder.entries.get(new_name)
+        if node is target:
+            return
+        code = _rename_refusal(old, new, node, target)
+        if code:
+            raise failure(code, old, new)
+        self._change((old_folder, old_name, None), (new_folder, new_name, node))
+
+    def sync(self, folder: Folder) -> None:
+        """Make the names in the folder durable, and what they depend on."""
+        kept = self._with_earlier(set(), {folder})
+        for index in sorted(kept):
+            for edit in self.pending[index]:
+                _apply(edit, edit[0].durable)
+        self.pending = [change for index, change in enumerate(self.pending) if index not in kept]
+
+    def used(self) -> int:
+        return sum(file.size for file in set(_files(self.root)))
+
+    def fitting_size(self, file: Sectors, wanted: int) -> int:
+        """How large the file can become, up to what is wanted."""
+        if self.capacity is None or wanted <= file.size:
+            return wanted
+        return min(wanted, file.size + max(0, self.capacity - self.used()))
+
+    def fork(self) -> Volume:
+        """The same file system once more, with everything that is not yet synced."""
+        twins: dict[Node, Node] = {}
+        twin = Volume(self.capacity)
+        twin.root = _fork_folder(self.root, twins)
+        twin.pending = [
+            tuple(
+                (_fork_folder(folder, twins), name, None if node is None else _fork(node, twins))
+                for folder, name, node in change
+            )
+            for change in self.pending
+        ]
+        return twin
+
+    def after_power_loss(self, choices: Choices, *, page: bool, reorder_names: bool) -> Volume:
+        """The file system as it comes back, all of it durable."""
+        kept = self._any_changes(choices) if reorder_names else self._first_changes(choices)
+        names: dict[Folder, dict[str, Node]] = {}
+        for index in sorted(kept):
+            for edit in self.pending[index]:
+                if edit[0] not in names:
+                    names[edit[0]] = dict(edit[0].durable)
+                _apply(edit, names[edit[0]])
+        after = Volume(self.capacity)
+        after.root = _Survival(choices, names, page=page).folder(self.root)
+        return after
+
+    def combinations(self, *, page: bool, reorder_names: bool) -> int:
+        """How many ways a power loss can go, at most."""
+        if reorder_names:
+            ways = 2 ** len(self.pending)
+        else:
+            ways = math.prod(len(places) + 1 for places in self._places().values())
+        return math.prod((file.combinations(page=page) for file in self._every_file()), start=ways)
+
+    def _node(self, path: str) -> Node:
+        node: Node | None = self.root
+        for name in _names(path):
+            if not isinstance(node, Folder):
+                raise failure(errno.ENOENT if node is None else errno.ENOTDIR, path)
+            node = node.entries.get(name)
+        if node is None:
+            raise failure(errno.ENOENT, path)
+        return node
+
+    def _change(self, *edits: Edit) -> None:
+        for edit in edits:
+            _apply(edit, edit[0].entries)
+        self.pending.append(edits)
+
+    def _places(self) -> dict[Folder, list[int]]:
+        """For each folder where its changes stand in the journal."""
+        places: dict[Folder, list[int]] = {}
+        for index, change in enumerate(self.pending):
+            for folder in {folder: None for folder, _, _ in change}:
+                places.setdefault(folder, []).append(index)
+        return places
+
+    def _first_changes(self, choices: Choices) -> set[int]:
+        last_kept = set()
+        for places in self._places().values():
+            count = choices.pick(len(places) + 1)
+            if count:
+                last_kept.add(places[count - 1])
+        return self._with_earlier(last_kept, set())
+
+    def _any_changes(self, choices: Choices) -> set[int]:
+        return {index for index in range(len(self.pending)) if choices.pick(2)}
+
+    def _with_earlier(self, changes: set[int], folders: set[Folder]) -> set[int]:
+        """The changes, those of the folders, and all that came before them in the same folders."""
+        kept, folders = set(), set(folders)
+        for index in reversed(range(len(self.pending))):
+            touched = {folder for folder, _, _ in self.pending[index]}
+            if index in changes or touched & folders:
+                kept.add(index)
+                folders |= touched
+        return kept
+
+    def _every_file(self) -> set[Sectors]:
+        """Files that have a name now or may have one after a power loss."""
+        found: set[Sectors] = set()
+        nodes: list[Node] = [self.root]
+        nodes += [node for change in self.pending for _, _, node in change if node is not None]
+        while nodes:
+            node = nodes.pop()
+            if isinstance(node, Sectors):
+                found.add(node)
+            else:
+                nodes += [*node.entries.values(), *node.durable.values()]
+        return found
+
+
+class _Survival:
+    """Builds the tree that comes back after one power loss."""
+
+    def __init__(
+        self, choices: Choices, names: dict[Folder, dict[str, Node]], *, page: bool
+    ) -> None:
+        self._choices = choices
+        self._page = page
+        self._names = names
+        self._files: dict[Sectors, Sectors] = {}
+
+    def folder(self, folder: Folder) -> Folder:
+        after = Folder()
+        for name, node in self._names.get(folder, folder.durable).items():
+            after.durable[name] = self.folder(node) if isinstance(node, Folder) else self.file(node)
+        after.entries = dict(after.durable)
+        return after
+
+    def file(self, file: Sectors) -> Sectors:
+        if file not in self._files:
+            self._files[file] = file.after_power_loss(self._choices, page=self._page)
+        return self._files[file]
+
+
+def _names(path: str) -> list[str]:
+    return [name for name in path.split("/") if name and name != "."]
+
+
+def _rename_refusal(old: str, new: str, node: Node, target: Node | None) -> int:
+    """Why this rename cannot be, in the order in which Linux looks; 0 when it can."""
+    old_names, new_names = _names(old), _names(new)
+    if new_names[: len(old_names)] == old_names:
+        return errno.EINVAL
+    if old_names[: len(new_names)] == new_names:
+        return errno.ENOTEMPTY
+    if isinstance(node, Folder) and isinstance(target, Sectors):
+        return errno.ENOTDIR
+    if isinstance(node, Sectors) and isinstance(target, Folder):
+        return errno.EISDIR
+    return errno.ENOTEMPTY if isinstance(target, Folder) and target.entries else 0
+
+
+def _apply(edit: Edit, entries: dict[str, Node]) -> None:
+    _, name, node = edit
+    if node is None:
+        entries.pop(name, None)
+    else:
+        entries[name] = node
+
+
+def _files(folder: Folder) -> Iterator[Sectors]:
+    for node in folder.entries.values():
+        if isinstance(node, Folder):
+            yield from _files(node)
+        else:
+            yield node
+
+
+def _fork(node: Node, twins: dict[Node, Node]) -> Node:
+    if isinstance(node, Folder):
+        return _fork_folder(node, twins)
+    if node not in twins:
+        twins[node] = node.fork()
+    return twins[node]
+
+
+def _fork_folder(folder: Folder, twins: dict[Node, Node]) -> Folder:
+    known = twins.get(folder)
+    if isinstance(known, Folder):
+        return known
+    twin = twins[folder] = Folder()
+    twin.entries = {name: _fork(node, twins) for name, node in folder.entries.items()}
+    twin.durable = {name: _fork(node, twins) for name, node in folder.durable.items()}
+    return twin

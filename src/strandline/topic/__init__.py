@@ -1,1 +1,0 @@
-"""4 one ordered log: state, append, read, deletes, retention, replay, checkpoint."""

@@ -1,0 +1,166 @@
+"""The groups of one store: one object for each, so that all who use a group share its leases.
+
+The offsets of a topic's groups are in one kv map, ``<topic>:groups``, which is as durable as the
+topic, and so are their options (``options.py``). Dead letters of a group are in the topic
+``<topic>:<group>:dead``, made with the first.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+import msgspec
+
+from strandline.errors import Invalid, NotFound, UnknownTopic
+from strandline.log.topic.topic import Topic
+from strandline.platform.clock import Clock
+from strandline.records import check_topic_name
+from strandline.views.groups.consumer_group import Group
+from strandline.views.groups.group_state import GroupOptions
+from strandline.views.groups.offset_store import PREFIX
+from strandline.views.groups.options import PREFIX as OPTIONS_PREFIX
+from strandline.views.groups.options import KeptOptions, options_of
+from strandline.views.kv.kv import Kv
+from strandline.views.kv.values import Delete
+
+OFFSETS = ":groups"
+DEAD = ":dead"
+DEAD_WINDOW_MS = 24 * 3600 * 1000
+"""For how long after a crash a dead letter is recognised, and not written twice."""
+
+
+class Topics(Protocol):
+    """The topics of a store."""
+
+    def topic(self, name: str, **options: object) -> Topic: ...
+
+    def existing_topic(self, name: str) -> Topic: ...
+
+
+class Groups:
+    """The groups of one store. Safe from many threads."""
+
+    def __init__(self, topics: Topics, kv: Callable[..., Kv], clock: Clock) -> None:
+        self._topics = topics
+        self._kv = kv
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._groups: dict[tuple[int, str], Group] = {}
+
+    def open(self, topic: str, name: str, options: dict[str, object]) -> Group:
+        """The group of this name on a topic, with these options; a new one if there is none."""
+        found = self._topics.topic(topic)
+        options_of(options)
+        self._check(found, name)
+        with self._lock:
+            key = (found.identity[0], name)
+            wanted = self._kept(found, name).opened(options)
+            group = self._groups.get(key)
+            if group is None or group.is_finished:
+                group = self._groups[key] = self._make(found, name, wanted)
+            return group
+
+    def alter(self, topic: str, name: str, **options: object) -> GroupOptions:
+        """Give a group other options. Its members are told, and join again."""
+        found = self._topics.existing_topic(topic)
+        with self._lock:
+            has_groups = self._is_there(found.name + OFFSETS)  # to ask for one makes none
+            kept = self._kept(found, name) if has_groups else None
+            before = None if kept is None else kept.load()
+            if kept is None or before is None:
+                raise NotFound(f"topic {topic!r} has no group {name!r}")
+            changed = options_of(msgspec.structs.asdict(before) | options)
+            kept.save(changed)
+            group = self._groups.pop((found.identity[0], name), None)
+        if group is not None:
+            group.close()
+        return changed
+
+    def find(self, topic: str, name: str) -> Group | None:
+        """The group of this name, if it is open; None when it is not."""
+        found = self._topics.existing_topic(topic)
+        with self._lock:
+            group = self._groups.get((found.identity[0], name))
+        return None if group is None or group.is_finished else group
+
+    def look_at(self, topic: str, name: str) -> Group | None:
+        """The same for a look at where it stands; one that is not open, too, if it has offsets."""
+        group = self.find(topic, name)
+        if group is None and name in self.names(topic):
+            found = self._topics.existing_topic(topic)
+            return self._make(found, name, self._kept(found, name).load() or GroupOptions())
+        return group
+
+    def names(self, topic: str) -> list[str]:
+        """The groups that a topic has."""
+        offsets = self._offsets(self._topics.existing_topic(topic))
+        return [entry.key.decode()[len(PREFIX) :] for entry in offsets.scan(PREFIX)]
+
+    def delete(self, topic: str, name: str) -> bool:
+        """Forget where a group stands; whether there was one. Its members are told."""
+        found = self._topics.existing_topic(topic)
+        with self._lock:
+            group = self._groups.pop((found.identity[0], name), None)
+        if group is not None:
+            group.close()
+        # As one: offsets without options would be a group with other options.
+        entries = [Delete(OPTIONS_PREFIX + name), Delete(PREFIX + name)]
+        return bool(self._offsets(found).batch(entries)[1])
+
+    def close(self) -> None:
+        """Close every group, as the store does."""
+        with self._lock:
+            groups = list(self._groups.values())
+            self._groups.clear()
+        for group in groups:
+            group.close()
+
+    def _make(self, topic: Topic, name: str, options: GroupOptions) -> Group:
+        return Group(
+            topic,
+            self._offsets(topic),
+            name,
+            options,
+            clock=self._clock,
+            dead_letters=partial(self._dead, topic, name),
+        )
+
+    def _kept(self, topic: Topic, name: str) -> KeptOptions:
+        return KeptOptions(self._offsets(topic), topic, name)
+
+    def _offsets(self, topic: Topic) -> Kv:
+        name = topic.name + OFFSETS
+        if self._is_there(name):
+            return self._kv(name)
+        return self._kv(name, history=1, durability=_durability(topic))
+
+    def _dead(self, topic: Topic, name: str) -> Topic:
+        dead = f"{topic.name}:{name}{DEAD}"
+        if self._is_there(dead):
+            return self._topics.existing_topic(dead)
+        return self._topics.topic(
+            dead, durability=_durability(topic), idempotency_window_ms=DEAD_WINDOW_MS
+        )
+
+    def _is_there(self, name: str) -> bool:
+        try:
+            self._topics.existing_topic(name)
+        except UnknownTopic:
+            return False
+        return True
+
+    def _check(self, topic: Topic, name: str) -> None:
+        check_topic_name(topic.name + OFFSETS)
+        check_topic_name(name)
+        dead = check_topic_name(f"{topic.name}:{name}{DEAD}")
+        if self._is_there(dead) and self._topics.existing_topic(dead).config.views:
+            raise Invalid(f"topic {dead!r} belongs to a view: give the group another name")
+
+
+def _durability(topic: Topic) -> str:
+    """Offsets of records that are never stored are stored all the same."""
+    durability = topic.config.durability
+    return "memory" if durability == "ephemeral" else durability

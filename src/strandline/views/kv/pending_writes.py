@@ -1,0 +1,104 @@
+"""Several keys in the middle of an operation: as they were found, with its own writes over them.
+
+Every key is written at most once, as it is in the end: nobody else ever sees a step in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from strandline.config.memory_budget import Share
+from strandline.views.kv import conditions, meta_codec
+from strandline.views.kv.conditions import OWN_VERSION, Now, Write
+from strandline.views.kv.key_state import ram_of
+from strandline.views.kv.values import Delete, Put, end_of, plain_key, plain_value
+from strandline.views.view import Draft
+
+Look = Callable[[bytes], Now | None]
+
+
+class Changes:
+    """What one operation sees and writes. Owned by one thread."""
+
+    def __init__(self, look: Look, now_us: int) -> None:
+        self._look = look
+        self.now_us = now_us
+        self.writes: dict[bytes, Write] = {}
+
+    def now(self, key: bytes) -> Now | None:
+        """The key as this operation sees it."""
+        own = self.writes.get(key)
+        if own is None:
+            return self._look(key)
+        if own.value is None:
+            return None
+        return Now(own.value, OWN_VERSION, own.expires_us)
+
+    def put(self, put: Put) -> bytes:
+        """Returns the key."""
+        key, value = plain_key(put.key), plain_value(put.value)
+        nx, xx, version = put.nx, put.xx, put.version
+        conditions.check_conditions(nx=nx, xx=xx, version=version)
+        if nx or xx or version is not None:
+            conditions.check_put(key, self.now(key), nx=nx, xx=xx, version=version)
+        self.writes[key] = Write(value, end_of(put.ttl, self.now_us))
+        return key
+
+    def delete(self, delete: Delete) -> bytes | None:
+        """Returns the key, None when it was not there."""
+        key, version = plain_key(delete.key), delete.version
+        conditions.check_conditions(nx=False, xx=False, version=version)
+        now = self.now(key)
+        if version is not None:
+            conditions.check_version(key, now, version)
+        if now is None:
+            return None
+        self.writes[key] = Write(None)
+        return key
+
+    def incr(self, key: bytes, delta: int) -> int:
+        """Returns the new number."""
+        write = self.writes[key] = conditions.incremented(key, self.now(key), delta)
+        assert write.value is not None
+        return int(write.value)
+
+    def ends(self, key: bytes, expires_us: int) -> bool:
+        """Give a key another end, 0 for none; whether it is there."""
+        now = self.now(key)
+        if now is None:
+            return False
+        if now.expires_us != expires_us:
+            self.writes[key] = Write(now.value, expires_us)
+        return True
+
+    def json_set(self, key: bytes, path: str, value: object) -> None:
+        self.writes[key] = conditions.json_set(key, self.now(key), path, value)
+
+    def json_delete(self, key: bytes, path: str) -> bool:
+        """Whether the place was there."""
+        now = self.now(key)
+        write = None if now is None else conditions.json_delete(key, now, path)
+        if write is None:
+            return False
+        self.writes[key] = write
+        return True
+
+    def draft(self, share: Share) -> Draft | None:
+        """What to append, a record for each key; None for nothing."""
+        return draft_of(self.writes, share)
+
+
+def draft_of(writes: dict[bytes, Write], share: Share) -> Draft | None:
+    """Records that write these keys, all or none, when there is memory for them."""
+    if not writes:
+        return None
+    share.admit(sum(ram_of(key, write.value) for key, write in writes.items()))
+    return Draft(
+        source=0,
+        data=[write.value or b"" for write in writes.values()],
+        keys=list(writes),
+        metas=[
+            meta_codec.DELETED if write.value is None else meta_codec.until(write.expires_us)
+            for write in writes.values()
+        ],
+    )

@@ -1,0 +1,30 @@
+"""Loads the kinds of views when the first view is asked for.
+
+They are a third of all code, and most processes never use one: the workers of Spark, most commands.
+"""
+
+from __future__ import annotations
+
+import functools
+from importlib import import_module
+from typing import Any
+
+from strandline.api.struct_warmup import learn
+
+
+@functools.cache
+def load_kinds() -> dict[str, Any]:
+    """The kinds of views by name."""
+    found: dict[str, Any] = import_module("strandline.views.view_types").KINDS
+    learn()  # views are used by many threads
+    return found
+
+
+def load_groups() -> Any:
+    """The class of a store's consumer groups."""
+    return import_module("strandline.views.groups.group_registry").Groups
+
+
+def load_questions() -> Any:
+    """The class of a store's questions. It is above views, so nothing here may know its type."""
+    return import_module("strandline.query.query_service").Questions

@@ -1,0 +1,194 @@
+"""Line protocol -> tables, quickly: plain lines here, the others by whoever can read them.
+
+Plain is a line without escapes, strings, comments and more blanks than needed. Their numbers are
+converted a whole column at once; Python's ``int`` and ``float`` accept more than the protocol does
+(underscores, blanks, other digits, words), so a column's characters are looked at first.
+
+It never says what is wrong with a text: it gives up with None, and strict_parser.py reads all of
+it again to find the place. What it accepts strict_parser.py accepts with the same result, which
+tests/unit/views/metrics/ingest/test_fast_parser.py holds it to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from strandline.views.metrics.ingest.batch import Table
+from strandline.views.metrics.ingest.batch_builder import TableBuilder
+from strandline.views.metrics.names import NAME_BYTES_MAX
+from strandline.views.metrics.value_types import AT_MAX, Ints, Kind, Values, to_bits
+
+BOOLS = dict.fromkeys(("t", "T", "true", "True", "TRUE"), True) | dict.fromkeys(
+    ("f", "F", "false", "False", "FALSE"), False
+)
+
+_FLOATS = re.compile(r"[-+.0-9eE\n]*")
+_INTS = re.compile(r"(?:[-+]?[0-9]+i\n?)*")
+_TIMES = re.compile(r"[-0-9\n]*")
+_UNFIT = re.compile(r'[\\"#\x00-\x1f\x7f]')
+_HEADS_MAX = 32_768
+
+_heads: dict[str, tuple[str, bytes] | None] = {}
+"""Heads of lines that were parsed before: they come again and again."""
+
+HeadOf = Callable[[str], tuple[str, bytes] | None]
+AddLine = Callable[[str, int, TableBuilder], None]
+"""Reads one line, whatever it is, or raises."""
+
+
+class _Rows:
+    """Lines with the same measurement and field names."""
+
+    def __init__(self, width: int) -> None:
+        self.series: dict[bytes, int] = {}
+        self.rows: list[int] = []
+        self.times: list[str] = []
+        self.raws: list[list[str]] = [[] for _ in range(width)]
+        self.order: list[int] = []
+
+
+_Shapes = dict[tuple[str, tuple[str, ...]], _Rows]
+
+
+def quick_parse(
+    text: str, *, unit: int, now_ns: int, head_of: HeadOf, add_line: AddLine
+) -> list[Table] | None:
+    """The tables of a text; None when it has to be read again to see what is wrong."""
+    shapes: _Shapes = {}
+    others = TableBuilder()
+    plain = not _UNFIT.search(text.replace("\n", ""))
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line:
+            continue
+        if not ((plain or not _UNFIT.search(line)) and _add(shapes, line, number, head_of)):
+            add_line(line, number, others)
+    alike = Counter(measurement for measurement, _ in shapes) + others.measurements()
+    tables = []
+    for (measurement, names), rows in shapes.items():
+        table = _table(measurement, names, rows, unit, now_ns)
+        if table is None:
+            return None
+        tables.append(table)
+    return [
+        table if alike[table.measurement] > 1 else table._replace(order=None)
+        for table in (*tables, *others.tables())
+    ]
+
+
+def _add(shapes: _Shapes, line: str, number: int, head_of: HeadOf) -> bool:
+    parts = line.split(" ")
+    if len(parts) == 3:
+        head_text, body, time = parts
+    elif len(parts) == 2:
+        head_text, body = parts
+        time = ""
+    else:
+        return False
+    head = known_head(head_text, head_of)
+    if head is None:
+        return False
+    names, raws = [], []
+    for pair in body.split(","):
+        name, _, raw = pair.partition("=")
+        names.append(name)
+        raws.append(raw)
+    shape = head[0], tuple(names)
+    rows = shapes.get(shape)
+    if rows is None:
+        if not are_names(names):
+            return False
+        rows = shapes[shape] = _Rows(len(names))
+    rows.rows.append(rows.series.setdefault(head[1], len(rows.series)))
+    rows.times.append(time)
+    rows.order.append(number)
+    for column, raw in zip(rows.raws, raws, strict=True):
+        column.append(raw)
+    return True
+
+
+def known_head(text: str, head_of: HeadOf) -> tuple[str, bytes] | None:
+    """What a line begins with; kept, for it comes again and again."""
+    found = _heads.get(text)
+    if found is None:
+        found = head_of(text)
+        if len(_heads) >= _HEADS_MAX:
+            _heads.clear()
+        _heads[text] = found
+    return found
+
+
+def are_names(names: Sequence[str]) -> bool:
+    """Whether fields of one line may be called so."""
+    return len(set(names)) == len(names) and all(
+        name and len(name) * 4 <= NAME_BYTES_MAX and "=" not in name for name in names
+    )
+
+
+def _table(
+    measurement: str, names: tuple[str, ...], rows: _Rows, unit: int, now_ns: int
+) -> Table | None:
+    at = _times(rows.times, unit, now_ns)
+    if at is None:
+        return None
+    columns = [_column(raws) for raws in rows.raws]
+    sorted_names = sorted(range(len(names)), key=names.__getitem__)
+    fields, bits = [], []
+    for place in sorted_names:
+        column = columns[place]
+        if column is None:
+            return None
+        fields.append((names[place], column[0]))
+        bits.append(column[1])
+    one_each = len(rows.series) in (1, len(rows.rows))
+    return Table(
+        measurement=measurement,
+        fields=tuple(fields),
+        series=list(rows.series),
+        rows=None if one_each else np.array(rows.rows, dtype="<i8"),
+        at=at,
+        columns=bits,
+        order=np.array(rows.order, dtype="<i8"),
+    )
+
+
+def _times(raws: list[str], unit: int, now_ns: int) -> Ints | None:
+    if not all(raws):
+        if any(raws):
+            return None  # some with a time and some without
+        return np.full(len(raws), now_ns, dtype="<i8")
+    if not _TIMES.fullmatch("\n".join(raws)):
+        return None
+    try:
+        at = np.array(list(map(int, raws)), dtype="<i8")
+    except (ValueError, OverflowError):
+        return None
+    if unit > 1:
+        if not fits(at, unit):
+            return None
+        at = at * unit
+    return at if fits(at, 1) else None
+
+
+def fits(at: Ints, unit: int) -> bool:
+    """Whether times of a unit are times in nanoseconds."""
+    return int(at.max()) <= AT_MAX // unit and int(at.min()) >= -(AT_MAX // unit)
+
+
+def _column(raws: list[str]) -> tuple[Kind, Ints] | None:
+    joined = "\n".join(raws)
+    try:
+        if _FLOATS.fullmatch(joined):
+            floats: Values = np.array(list(map(float, raws)), dtype="<f8")
+            return (Kind.FLOAT, to_bits(floats, Kind.FLOAT)) if np.isfinite(floats).all() else None
+        if _INTS.fullmatch(joined):
+            ints = np.array([int(raw[:-1]) for raw in raws], dtype="<i8")
+            return Kind.INT, ints
+        if raws[0] in BOOLS:
+            return Kind.BOOL, np.array([BOOLS[raw] for raw in raws], dtype="<i8")
+    except (ValueError, OverflowError, KeyError):
+        pass
+    return None

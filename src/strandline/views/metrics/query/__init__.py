@@ -1,0 +1,1 @@
+"""The pipe language of metrics: parser, executor, windows and results."""

@@ -1,0 +1,1 @@
+"""Storage of points: tail, sorted runs, blocks, and the series they belong to."""

@@ -1,0 +1,96 @@
+"""Points of one field <-> a page. Pure.
+
+    offset  size  field
+    0       1     1, the version of this layout
+    1       1     kind of the values (views/metrics/value_types.py)
+    2       2     0
+    4       4     points
+    8       4     series
+    12      4     size of the series' numbers, packed (column_codec.py)
+    16      4     size of their counts
+    20      4     size of the times
+    24      n     numbers of the series, in order, each once: nothing in a block of one series
+            n     how many points each of them has: the same
+            n     times, nanoseconds since 1970
+            n     bits of the values
+
+Points are in the order of (series, at), each once. A series with many points has blocks of its own;
+series with few share one. How a block begins and ends is known by whoever wrote it
+(block_index.py).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from strandline.errors import Corrupt
+from strandline.views.metrics.storage.column_codec import pack, unpack
+from strandline.views.metrics.value_types import Ints, Kind
+
+_HEAD = struct.Struct("<BBHIIIII")
+_VERSION = 1
+
+
+class Points(NamedTuple):
+    """Points of one field as columns of equal length."""
+
+    series: Ints
+    at: Ints
+    bits: Ints
+
+    def chosen(self, which: Ints | NDArray[np.bool_] | slice) -> Points:
+        """Those that places, a mask or a slice choose."""
+        return Points(self.series[which], self.at[which], self.bits[which])
+
+
+def no_points() -> Points:
+    nothing = np.empty(0, dtype="<i8")
+    return Points(nothing, nothing, nothing)
+
+
+def joined(parts: list[Points]) -> Points:
+    """All of them, one part after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return no_points()
+    return Points(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def encode(points: Points, kind: Kind, *, small: bool = False) -> bytes:
+    """A page of points; ``small`` takes more time and less room."""
+    series, counts, series_count = b"", b"", 1
+    if points.series[0] != points.series[-1]:
+        numbers, sizes = np.unique(points.series, return_counts=True)
+        series, counts, series_count = pack(numbers, Kind.INT), pack(sizes, Kind.INT), len(numbers)
+    at = pack(points.at, Kind.INT, small=small)
+    sizes_of_parts = len(series), len(counts), len(at)
+    head = _HEAD.pack(_VERSION, kind, 0, len(points.at), series_count, *sizes_of_parts)
+    return b"".join((head, series, counts, at, pack(points.bits, kind, small=small)))
+
+
+def decode(page: bytes, series: int) -> Points:
+    """The points of a page; the series is given for a block that has only one."""
+    try:
+        version, kind, _, count, series_count, *sizes = _HEAD.unpack_from(page)
+        if version != _VERSION:
+            raise ValueError(f"version {version}")
+        typed = Kind(kind)
+    except (struct.error, ValueError) as error:
+        raise Corrupt(f"not a block of points ({error})", path="a page") from error
+    counts_start = _HEAD.size + sizes[0]
+    at_start = counts_start + sizes[1]
+    bits_start = at_start + sizes[2]
+    if series_count == 1:
+        numbers = np.full(count, series, dtype="<i8")
+    else:
+        each = unpack(page[counts_start:at_start], series_count, Kind.INT)
+        if int(each.sum()) != count:
+            raise Corrupt(f"{int(each.sum())} points in a block of {count}", path="a page")
+        numbers = np.repeat(unpack(page[_HEAD.size : counts_start], series_count, Kind.INT), each)
+    at = unpack(page[at_start:bits_start], count, Kind.INT)
+    return Points(numbers, at, unpack(page[bits_start:], count, typed))

@@ -1,0 +1,264 @@
+"""Opens views by name: sees to their topics and options, then takes them from the shelf.
+
+A view has the name of its topic. Opening it makes the topic if there is none, and gives the topic
+the view if it has none of the kind. Options are those of the view (``config/view_config.py``) and
+those of a new topic, such as its durability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from strandline.config.memory_budget import ShareUse
+from strandline.config.settings import TopicConfig
+from strandline.config.view_config import KINDS, QueueConfig, ViewConfigs
+from strandline.errors import Invalid, NotFound, UnknownTopic
+from strandline.log.topic.topic import Topic
+from strandline.records import check_topic_name
+from strandline.views.lazy import load_kinds
+from strandline.views.view import FilesLost, Fold, World
+from strandline.views.view_registry import Shelf, ViewMaker
+from strandline.views.view_runner import Host
+
+V = TypeVar("V")
+
+
+def _whole(config: msgspec.Struct) -> object:
+    return config
+
+
+class Kind(NamedTuple, Generic[V]):
+    """One sort of view."""
+
+    name: str
+    config: type[msgspec.Struct]
+    share: str
+    suffixes: tuple[str, ...]
+    """Its topics by what is behind the view's name, the topic of that name first."""
+    fold: Callable[[Any, World], Fold]
+    facade: Callable[[Host[Any], Callable[[str], Topic], Callable[[str], Topic]], V]
+    """Gets topics of the view's name and a suffix, and plain topics by their names; made when there
+    is none."""
+    essence: Callable[[Any], object] = _whole
+    """What of its options decides what records fold into: with others it is folded again."""
+
+
+class Topics(Protocol):
+    """The topics of a store."""
+
+    def topic(self, name: str, **options: object) -> Topic: ...
+
+    def existing_topic(self, name: str) -> Topic: ...
+
+    def topics(self, prefix: str = "") -> list[str]: ...
+
+    def has_topic(self, topic_id: int) -> bool: ...
+
+    @property
+    def readonly(self) -> bool: ...
+
+
+class Views:
+    """The views of one store, by name. Safe from many threads."""
+
+    def __init__(self, shelf: Shelf, topics: Topics) -> None:
+        self.shelf = shelf
+        self._topics = topics
+
+    def open(self, kind: str | Kind[Any], name: str, options: dict[str, object]) -> Any:
+        """The view of this name, made with these options if there is none."""
+        kind = self._kind(kind)
+        topic = self._topic(kind, name, options)
+        return self.shelf.facade(self._maker(kind, topic), self._facade(kind, topic))
+
+    def alter(self, kind: str | Kind[Any], name: str, **options: object) -> None:
+        """Change a view's options; it is folded again if they change what records mean to it."""
+        kind = self._kind(kind)
+        topic = self._topics.existing_topic(name)
+        config = getattr(topic.config.views, kind.name)
+        if config is None:
+            raise NotFound(f"topic {name!r} has no {kind.name} view")
+        changed = _config(kind, config, options)
+        topic.alter(views=msgspec.structs.replace(topic.config.views, **{kind.name: changed}))
+        self.open(kind, name, {})
+        if kind.essence(changed) == kind.essence(config):
+            self.shelf.reload(self._maker(kind, topic))
+        else:
+            self.shelf.rebuild(self._maker(kind, topic))
+
+    def rebuild(self, kind: str | Kind[Any], name: str) -> None:
+        """Throw a view's state away, and fold the log again."""
+        kind = self._kind(kind)
+        topic = self._topics.existing_topic(name)
+        try:
+            self.open(kind, name, {})
+        except FilesLost:
+            self.shelf.discard_saved(self._maker(kind, topic))
+            self.open(kind, name, {})
+            return
+        self.shelf.rebuild(self._maker(kind, topic))
+
+    def maker(self, kind: str | Kind[Any], name: str) -> ViewMaker:
+        """What a view that there is, is made of; it need not be in use."""
+        kind = self._kind(kind)
+        topic = self._topics.existing_topic(name)
+        if getattr(topic.config.views, kind.name) is None:
+            raise NotFound(f"topic {name!r} has no {kind.name} view")
+        return self._maker(kind, topic)
+
+    def saved_position(self, kind: str | Kind[Any], name: str) -> int:
+        """How far of its topic the saved state of a view goes, 0 when there is none."""
+        return self.shelf.saved_position(self.maker(kind, name))
+
+    def digest(self, kind: str | Kind[Any], name: str) -> str:
+        """A checksum of all that can be seen of a view: the same before and after a rebuild."""
+        kind = self._kind(kind)
+        self.open(kind, name, {})
+        return self.shelf.host(kind.name, self._topics.existing_topic(name)).digest()
+
+    def companions(self, name: str, *, if_empty: bool) -> list[str]:
+        """Topics that belong to the views of a topic, which is about to be deleted."""
+        topic = self._find(name)
+        if topic is None:
+            return []
+        if topic.config.views.owner:
+            raise Invalid(
+                f"topic {name!r} belongs to a view of {topic.config.views.owner!r}: delete that one"
+            )
+        if if_empty and topic.statistics().count:
+            return []  # it will be refused
+        if topic.config.views.table is not None:
+            self.open("table", name, {})  # it has files, and knows which
+        names = self._topics.topics(f"{name}:")
+        owners = {each: self._topics.existing_topic(each).config.views.owner for each in names}
+        return [each for each, owner in owners.items() if owner == name]
+
+    def memory(self) -> dict[str, ShareUse]:
+        """How much of each share of the memory budget is used."""
+        return self.shelf.budget.use()
+
+    def names(self) -> list[tuple[str, str]]:
+        """Every view of the store: kind and name."""
+        found = []
+        for name in self._topics.topics():
+            views = self._topics.existing_topic(name).config.views
+            found += [(kind, name) for kind in KINDS if getattr(views, kind) is not None]
+        return sorted(found)
+
+    def _kind(self, kind: str | Kind[Any]) -> Kind[Any]:
+        if isinstance(kind, Kind):
+            return kind
+        if kind not in KINDS:
+            raise Invalid(f"there is no view {kind!r}: known are {', '.join(KINDS)}")
+        found: Kind[Any] = load_kinds()[kind]
+        return found
+
+    def _topic(self, kind: Kind[Any], name: str, options: dict[str, object]) -> Topic:
+        own = {key: value for key, value in options.items() if key in _fields(kind)}
+        others = {key: value for key, value in options.items() if key not in own}
+        _refuse_unknown(kind, others)
+        if self._topics.readonly:
+            topic = self._topics.existing_topic(name)
+            if getattr(topic.config.views, kind.name) is None:
+                raise NotFound(f"topic {name!r} has no {kind.name} view: open it for writing first")
+            return topic
+        config = _config(kind, kind.config(), own)
+        made = {kind.name: config}
+        if isinstance(config, QueueConfig):
+            self.check_letters(name, config)
+        if self._find(name) is None:
+            views = msgspec.structs.replace(ViewConfigs(), **made)
+            return self._topics.topic(name, views=views, **others)
+        topic = self._topics.topic(name, **others)
+        if topic.config.views.owner:
+            raise Invalid(
+                f"topic {name!r} belongs to a view of {topic.config.views.owner!r} and has none of "
+                "its own: name another"
+            )
+        present = getattr(topic.config.views, kind.name)
+        if present is None:
+            topic.alter(views=msgspec.structs.replace(topic.config.views, **made))
+        elif own and _config(kind, present, own) != present:
+            raise Invalid(
+                f"the {kind.name} view of {name!r} has other options than given: use "
+                "store.views.alter() to change them"
+            )
+        return topic
+
+    def check_letters(self, name: str, config: QueueConfig | None) -> None:
+        """Raise when dead letters cannot go where they are to go."""
+        if config is None or config.dead_letter is None:
+            return
+        if check_topic_name(config.dead_letter) == name:
+            raise Invalid("dead_letter cannot be the queue itself")
+        found = self._find(config.dead_letter)
+        if found is not None and found.config.views:
+            raise Invalid(
+                f"topic {config.dead_letter!r} has or belongs to a view: name a plain one"
+            )
+
+    def _maker(self, kind: Kind[Any], topic: Topic) -> ViewMaker:
+        config = getattr(topic.config.views, kind.name)
+        topics = [topic, *(self._companion(topic, suffix) for suffix in kind.suffixes[1:])]
+        return ViewMaker(
+            kind.name,
+            kind.share,
+            msgspec.msgpack.encode(kind.essence(config)),
+            topics,
+            partial(kind.fold, config),
+        )
+
+    def _facade(self, kind: Kind[Any], topic: Topic) -> Callable[[Host[Any]], Any]:
+        def made(host: Host[Any]) -> Any:
+            return kind.facade(host, partial(self._companion, topic), partial(self._plain, topic))
+
+        return made
+
+    def _companion(self, topic: Topic, suffix: str) -> Topic:
+        """A topic that belongs to the view of another."""
+        name = topic.name + suffix
+        found = self._topics.existing_topic(name) if self._topics.readonly else self._find(name)
+        if found is not None:
+            return found
+        views = ViewConfigs(owner=topic.name)
+        return self._topics.topic(name, durability=topic.config.durability, views=views)
+
+    def _plain(self, topic: Topic, name: str) -> Topic:
+        """A topic of its own, to which the view of another appends."""
+        found = self._topics.existing_topic(name) if self._topics.readonly else self._find(name)
+        if found is None:
+            return self._topics.topic(name, durability=topic.config.durability)
+        if found.config.views:
+            raise Invalid(f"topic {name!r} has or belongs to a view: name a plain one")
+        return found
+
+    def _find(self, name: str) -> Topic | None:
+        try:
+            return self._topics.existing_topic(name)
+        except UnknownTopic:
+            return None
+
+
+def _fields(kind: Kind[Any]) -> tuple[str, ...]:
+    return kind.config.__struct_fields__
+
+
+def _config(kind: Kind[Any], base: msgspec.Struct, options: dict[str, object]) -> msgspec.Struct:
+    try:
+        return msgspec.convert(msgspec.structs.asdict(base) | options, kind.config)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"bad {kind.name} option: {error}") from error
+
+
+def _refuse_unknown(kind: Kind[Any], others: dict[str, object]) -> None:
+    topical = [name for name in TopicConfig.__struct_fields__ if name not in ("views",)]
+    for name in others:
+        if name not in topical:
+            raise Invalid(
+                f"unknown {kind.name} option {name!r}: known are {', '.join(_fields(kind))}, and "
+                f"for its topic {', '.join(topical)}"
+            )

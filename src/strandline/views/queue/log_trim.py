@@ -1,0 +1,108 @@
+"""Lets go of what the log no longer needs: records of ended jobs, and old records of leases.
+
+Runs after every save of the views (``Shelf.save_and_maintain``), so that nobody waits for it.
+
+- Jobs that the saved state knows to have ended leave the topic of jobs.
+- When the topic of leases has become much larger than what it says, a survey is appended that says
+  it once more (views/queue/state/lease_snapshot.py). When the survey is part of the saved state,
+  all before it goes.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from pyroaring import BitMap64
+
+from strandline.errors import TooLarge
+from strandline.records import Appended
+from strandline.views.queue import expiry
+from strandline.views.queue.codec import NO_SEQS, SURVEY, Word, encode_word
+from strandline.views.queue.fold import JOBS, LEASES, QueueFold
+from strandline.views.queue.state import lease_snapshot
+from strandline.views.queue.state.lease_snapshot import Span
+from strandline.views.view import Draft
+from strandline.views.view_runner import Host
+
+SURVEY_BYTES_MIN = 1 << 20
+"""Less than this in the topic of leases is not worth a survey."""
+SURVEY_SHARE = 4
+"""Nor is less than this many times what the survey before it took."""
+_ROWS_MIN = 16
+
+
+class Upkeep:
+    """Safe from many threads."""
+
+    def __init__(self, host: Host[QueueFold]) -> None:
+        self._host = host
+        self._working = threading.Lock()
+        self._released_before = 0
+
+    def run_once(self) -> None:
+        """Let go what may go."""
+        with self._working:
+            expiry.sweep(self._host)
+            self._release_jobs()
+            self._release_leases()
+            fold = self._host.fold
+            if fold.spoken > max(SURVEY_BYTES_MIN, SURVEY_SHARE * fold.survey_bytes):
+                self._survey()
+
+    def survey(self) -> None:
+        """Say the state of leases once more, however small the topic is."""
+        with self._working:
+            self._survey()
+
+    def _release_jobs(self) -> None:
+        host = self._host
+        with host.lock:
+            fold, released = host.fold, host.fold.released
+        if released.leases_head > host.secured[LEASES] or not released.seqs:
+            return
+        scattered = BitMap64(released.seqs)
+        scattered.remove_range(0, released.before)
+        host.release(JOBS, scattered, before=released.before)
+        with host.lock:
+            if host.fold is fold:
+                fold.forget(released)
+
+    def _release_leases(self) -> None:
+        host = self._host
+        begin = host.fold.survey_begin
+        if self._released_before < begin and host.fold.survey_end <= host.secured[LEASES]:
+            host.release(LEASES, before=begin)
+            self._released_before = begin
+
+    def _survey(self) -> None:
+        with self._host.reading() as fold:
+            end = fold.heads[JOBS] + 1
+        begin, first, rows_max = 0, 1, lease_snapshot.ROWS_MAX
+        while first < end or not begin:
+            try:
+                appended, following = self._state(Span(begin, first, end), rows_max)
+            except TooLarge:
+                if rows_max <= _ROWS_MIN:
+                    raise
+                rows_max //= 4  # records are limited to less than usual
+                continue
+            begin, first = begin or appended.first_seq, following
+
+    def _state(self, span: Span, rows_max: int) -> tuple[Appended, int]:
+        """Append one record of a survey; where the next one begins."""
+        following = span.first
+
+        def decision(fold: QueueFold) -> Draft:
+            nonlocal following
+            said = lease_snapshot.state(fold.jobs.board, fold.jobs.leases, span, rows_max)
+            if not span.begin:
+                number, seqs = fold.burial or (0, NO_SEQS)
+                said = lease_snapshot.opening(said, paused=fold.paused, burial=number, buried=seqs)
+            following = said.following
+            return Draft(
+                LEASES, [encode_word(Word(SURVEY, NO_SEQS, 0, lease_snapshot.encode(said)))]
+            )
+
+        appended = self._host.decide(decision)
+        assert appended is not None, "a survey always says something"
+        return appended, following

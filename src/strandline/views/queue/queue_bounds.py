@@ -1,0 +1,82 @@
+"""What may be appended to the topic of a queue, and what is published of it for that.
+
+Every append to the topic is a job, also a plain one: it is admitted by the memory that jobs take,
+and by a cap that rejects (``log/topic/admission.py``). A cap that discards takes jobs later
+(expiry.py).
+"""
+
+from __future__ import annotations
+
+from strandline.log.state.job_rules import WaitingJobs
+from strandline.views.queue import expiry
+from strandline.views.queue.fold import JOB_BYTES, JOBS, QueueFold
+from strandline.views.view_runner import Host
+
+PLAIN_BYTES = 4
+"""What a job takes about which nothing was said."""
+_BEHIND_MAX = 10_000
+"""Records that are counted before they are folded in; with more the queue catches up first."""
+
+
+class Bounds:
+    """The rules of one queue. Safe from many threads."""
+
+    def __init__(self, host: Host[QueueFold]) -> None:
+        self._host = host
+        self._topic = host.topics[JOBS]
+        self._waiting: WaitingJobs | None = None
+        host.when_loaded = self._follow
+        host.turn = self.enforce
+        self._follow(host.fold)
+
+    def admit(self, count: int) -> None:
+        """Raise MemoryPressure when there is no memory for so many more jobs."""
+        host = self._host
+        behind = max(0, self._topic.head_seq - host.applied[JOBS])
+        if behind > _BEHIND_MAX and host.lock.acquire(blocking=False):
+            try:
+                host.catch_up()
+                behind = 0
+            finally:
+                host.lock.release()
+        host.world.share.admit(JOB_BYTES * count + PLAIN_BYTES * behind)
+
+    def make_room(self) -> None:
+        """End jobs that are over, and publish what waits: the topic looks full."""
+        expiry.sweep(self._host)
+        with self._host.reading() as fold:
+            if self._topic.config.cap_bytes:
+                fold.measure(self._host.world.fetch)
+            self._publish(fold, self._host.applied[JOBS])
+
+    def enforce(self) -> None:
+        """End jobs that are too old or too many."""
+        config = self._topic.config
+        if config.ttl_ms or (config.discard == "old" and (config.cap_records or config.cap_bytes)):
+            expiry.sweep(self._host)
+
+    def enforce_caps(self) -> None:
+        """The same for those that are too many: after a put."""
+        config = self._topic.config
+        if config.discard == "old" and (config.cap_records or config.cap_bytes):
+            expiry.sweep(self._host)
+
+    def _follow(self, fold: QueueFold) -> None:
+        """A fold takes the place of another: its jobs count now."""
+        self._waiting = None
+        self._topic.ruled_by(self, fold.jobs.ended, None)
+        fold.when_applied = self._publish
+
+    def _publish(self, fold: QueueFold, head_seq: int = 0) -> None:
+        config = self._topic.config
+        rejects = config.discard == "reject" and (config.cap_records or config.cap_bytes)
+        if not rejects or (config.cap_bytes and not fold.measured):
+            if self._waiting is not None:
+                self._follow(fold)
+            return
+        count, size = fold.jobs.board.waiting
+        begins = self._waiting is None
+        waiting = self._waiting = self._waiting or WaitingJobs()
+        waiting.publish(max(head_seq, fold.heads[JOBS]), count, size)
+        if begins:
+            self._topic.ruled_by(self, fold.jobs.ended, waiting)

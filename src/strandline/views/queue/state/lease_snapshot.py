@@ -1,0 +1,214 @@
+"""The state of leases said once more, so that older records of leases may go.
+
+A survey is a row of records in the topic of leases. Each speaks of a range of seqs, from 1 up to
+the newest job of its beginning, and tells which jobs of the range are alive, and what became of
+those that were claimed at least once. It is true where it stands: others may come between.
+
+Whoever folds what is left from the beginning of a survey on has the same state after its last
+record, whatever was there before:
+
+- a job of the range that is not alive has ended, even if its own record is still in the log;
+- a job that was claimed has exactly what is said here, and one that was not is as it was put;
+- a job behind the last range came later, so all that is to be said of it stands behind the
+  beginning.
+
+A survey that was not finished is only a repetition: nothing goes before its last record is there.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from pyroaring import BitMap64
+
+from strandline.views.queue.codec import Seqs
+from strandline.views.queue.state.job_chunk import BLOCKED, DYING, HELD, LAPSED, Chunk, Rows
+from strandline.views.queue.state.job_table import Board
+from strandline.views.queue.state.leases import Leases, Terms
+
+ROWS_MAX = 4096
+"""Claimed jobs that one record tells of."""
+CHUNKS_MAX = 64
+"""Chunks that one record speaks of."""
+
+WAITING, IN_FLIGHT, ON_ITS_WAY = range(3)
+"""What a job that was claimed is doing; the last leads to the dead letters."""
+
+
+class Statement(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
+    """One record of a survey."""
+
+    begin: int
+    """Seq of the survey's first record; 0 in that one."""
+    last: bool
+    first: int
+    following: int
+    """It speaks of the seqs from the first to before this one."""
+    live: bytes
+    """The jobs among them that are alive, as a Roaring bitmap."""
+    seqs: bytes
+    """Of those the ones that were claimed; below is what became of them."""
+    doings: bytes
+    deliveries: bytes
+    not_before: bytes
+    leases: bytes
+    grants: bytes
+    terms: list[tuple[int, int, int]]
+    """The grants among them: number, place of the worker, lease in ms."""
+    workers: list[bytes]
+    paused: bool = False
+    """Said in the first record, as what follows."""
+    burial: int = 0
+    """Number of the burial that is under way, 0 for none."""
+    buried: bytes = b""
+    """The seqs of its jobs."""
+
+
+class Claimed(NamedTuple):
+    """Columns of a statement, as numbers."""
+
+    seqs: Seqs
+    doings: NDArray[np.uint8]
+    deliveries: NDArray[np.uint16]
+    not_before: NDArray[np.int64]
+    leases: NDArray[np.int64]
+    grants: NDArray[np.int64]
+
+
+def encode(statement: Statement) -> bytes:
+    return msgspec.msgpack.encode(statement)
+
+
+def decode(data: bytes) -> Statement | None:
+    """A statement, None when it is none."""
+    try:
+        found = msgspec.msgpack.decode(data, type=Statement)
+        live_of(found)
+        columns = claimed(found)
+        known = set(terms_of(found)) | {0}
+    except (msgspec.DecodeError, ValueError, IndexError):
+        return None
+    sizes = {len(getattr(columns, name)) for name in Claimed._fields}
+    fits = 0 < found.first <= found.following and len(found.buried) % 8 == 0
+    fits = fits and len(sizes) == 1 and known >= set(columns.grants.tolist())
+    return found if fits and (np.diff(columns.seqs) > 0).all() else None
+
+
+def live_of(statement: Statement) -> BitMap64:
+    """The jobs that are alive."""
+    return BitMap64.deserialize(statement.live)
+
+
+def claimed(statement: Statement) -> Claimed:
+    """What became of those that were claimed."""
+    return Claimed(
+        np.frombuffer(statement.seqs, dtype="<i8"),
+        np.frombuffer(statement.doings, dtype="u1"),
+        np.frombuffer(statement.deliveries, dtype="<u2"),
+        np.frombuffer(statement.not_before, dtype="<i8"),
+        np.frombuffer(statement.leases, dtype="<i8"),
+        np.frombuffer(statement.grants, dtype="<i8"),
+    )
+
+
+def terms_of(statement: Statement) -> dict[int, Terms]:
+    """The grants that a statement names."""
+    return {
+        number: Terms(statement.workers[worker], lease_ms)
+        for number, worker, lease_ms in statement.terms
+    }
+
+
+def opening(statement: Statement, *, paused: bool, burial: int, buried: Seqs) -> Statement:
+    """The first record of a survey also tells what is true of the queue as a whole."""
+    return msgspec.structs.replace(
+        statement, paused=paused, burial=burial, buried=buried.astype("<i8").tobytes()
+    )
+
+
+class Span(NamedTuple):
+    """Which part of a survey a statement is."""
+
+    begin: int
+    first: int
+    end: int
+    """The survey ends before this seq."""
+
+
+def state(board: Board, leases: Leases, span: Span, rows_max: int = ROWS_MAX) -> Statement:
+    """What is to be said of the jobs from the first of a span on, as far as it fits."""
+    chunks = board.between(span.first, span.end)
+    following = span.end if len(chunks) <= CHUNKS_MAX else chunks[CHUNKS_MAX].base
+    chunks = chunks[:CHUNKS_MAX]
+    touched = [_touched(chunk, span.first, following) for chunk in chunks]
+    if sum(map(len, touched)) > rows_max:
+        seqs = np.concatenate([c.seqs(rows) for c, rows in zip(chunks, touched, strict=True)])
+        following = int(seqs[rows_max])
+        touched = [_touched(chunk, span.first, following) for chunk in chunks]
+    parts = [_claimed(chunk, rows) for chunk, rows in zip(chunks, touched, strict=True)]
+    columns = [b"".join(pieces) for pieces in zip(*parts, strict=True)] or [b""] * 6
+    live = BitMap64()
+    for chunk in chunks:
+        _add_live(live, chunk, span.first, following)
+    workers, terms = _terms(leases, columns[5])
+    return Statement(
+        begin=span.begin,
+        last=following >= span.end,
+        first=span.first,
+        following=following,
+        live=live.serialize(),
+        seqs=columns[0],
+        doings=columns[1],
+        deliveries=columns[2],
+        not_before=columns[3],
+        leases=columns[4],
+        grants=columns[5],
+        terms=terms,
+        workers=workers,
+    )
+
+
+def _touched(chunk: Chunk, first: int, following: int) -> Rows:
+    """Rows of jobs of which more is to be said than that they are alive."""
+    touched = (chunk.deliveries > 0) | (chunk.state == DYING)
+    rows = ((chunk.state >= BLOCKED) & touched).nonzero()[0]
+    seqs = chunk.seqs(rows)
+    inside: Rows = rows[(seqs >= first) & (seqs < following)]
+    return inside
+
+
+def _claimed(chunk: Chunk, rows: Rows) -> tuple[bytes, ...]:
+    states = chunk.state[rows]
+    doings = np.full(len(rows), WAITING, dtype=np.uint8)
+    doings[(states == HELD) | (states == LAPSED)] = IN_FLIGHT
+    doings[states == DYING] = ON_ITS_WAY
+    return (
+        chunk.seqs(rows).astype("<i8").tobytes(),
+        doings.tobytes(),
+        chunk.deliveries[rows].astype("<u2").tobytes(),
+        chunk.values("not_before", rows).astype("<i8").tobytes(),
+        chunk.values("lease", rows).astype("<i8").tobytes(),
+        chunk.values("grant", rows).astype("<i8").tobytes(),
+    )
+
+
+def _add_live(live: BitMap64, chunk: Chunk, first: int, following: int) -> None:
+    seqs = chunk.seqs((chunk.state >= BLOCKED).nonzero()[0])
+    seqs = seqs[(seqs >= first) & (seqs < following)]
+    if len(seqs) and seqs[-1] - seqs[0] + 1 == len(seqs):
+        live.add_range(int(seqs[0]), int(seqs[-1]) + 1)
+    else:
+        live.update(seqs.tolist())
+
+
+def _terms(leases: Leases, grants: bytes) -> tuple[list[bytes], list[tuple[int, int, int]]]:
+    places: dict[bytes, int] = {}
+    terms = []
+    for number in np.unique(np.frombuffer(grants, dtype="<i8")).tolist():
+        if number:
+            worker, lease_ms = leases.terms(number)
+            terms.append((number, places.setdefault(worker, len(places)), lease_ms))
+    return list(places), terms

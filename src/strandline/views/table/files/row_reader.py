@@ -1,0 +1,265 @@
+"""Reads rows of a table's files: columns from memory or decoded, hidden rows left out.
+
+Which zones are read is decided in ``zone_pruning.py``. Everything that fulfils the condition is
+there; what does not may be, when it is in the same zone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from strandline.schema import Kind, Schema
+from strandline.views.table.condition import Condition
+from strandline.views.table.dictionary import CODED, VARIANT, as_variants, with_coding
+from strandline.views.table.external_scan import FileRows
+from strandline.views.table.files.cache import Part
+from strandline.views.table.files.file_snapshot import Pinned
+from strandline.views.table.files.layout import columns_of
+from strandline.views.table.files.zone_pruning import Chosen, Wanted, choose
+from strandline.views.table.snapshot import SEQ, Facts, Top
+from strandline.views.table.upcast import upcast
+
+__all__ = ["FileReading", "Pinned", "file_reading"]
+
+_WHOLE_SHARE = 0.25
+"""From this share of a file's zones on all of them are decoded, and kept for the next question."""
+_STEP_ZONES = 64
+"""Zones that are read at once where not all is read."""
+_TEXT_BYTES = 32
+"""What a string takes, about."""
+_EVER = 2**64 - 1
+
+
+def file_reading(
+    pinned: Pinned,
+    hidden: BitMap64,
+    schema: Schema,
+    columns: Sequence[str],
+    where: Condition | None = None,
+    *,
+    after: int = 0,
+    until: int = _EVER,
+    top: Top | None = None,
+    facts: Facts | None = None,
+    now: Callable[[], float] = lambda: 0.0,
+) -> FileReading:
+    """Rows of pinned files, told in a schema: with a seq above ``after``, up to ``until``.
+
+    ``hidden`` rows are left out, and those that are hidden in the files anyway.
+    """
+    facts = Facts(indexes=[], seconds={}) if facts is None else facts
+    wanted = Wanted(
+        schema=schema,
+        where=where,
+        first_seq=max(after + 1, pinned.floor),
+        last_seq=until,
+        top=top,
+        hidden=hidden if pinned.hidden <= hidden else hidden | pinned.hidden,
+    )
+    started = now()
+    chosen = choose(pinned, wanted, facts)
+    facts.seconds["choose zones"] = now() - started
+    return FileReading(pinned, wanted, list(columns), chosen, facts, now)
+
+
+class FileReading:
+    """Rows of files. Owned by one thread."""
+
+    def __init__(
+        self,
+        pinned: Pinned,
+        wanted: Wanted,
+        columns: list[str],
+        chosen: list[Chosen],
+        facts: Facts,
+        now: Callable[[], float],
+    ) -> None:
+        self.facts = facts
+        self._pinned = pinned  # held, so that files stay
+        self._wanted = wanted
+        self._columns = columns
+        self._chosen = chosen
+        self._now = now
+        self.coded = self._coded_mostly()
+        """Columns of text that come with dictionaries (``coding.py``)."""
+
+    @property
+    def rows_max(self) -> int:
+        return sum(each.rows for each in self._chosen)
+
+    @property
+    def bytes_max(self) -> int:
+        """In memory, about."""
+        return sum(self._width(name) * self.rows_max for name in self._columns)
+
+    def tables(self) -> list[pa.Table]:
+        """All rows, a table for each file."""
+        return [self._table(each, whole=True) for each in self._chosen]
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The same, a few zones at a time; nothing is kept that was not here before."""
+        for each in self._chosen:
+            for start in range(0, len(each.zones), _STEP_ZONES):
+                zones = each.zones[start : start + _STEP_ZONES]
+                part = msgspec.structs.replace(
+                    each, zones=zones, checked=np.intersect1d(zones, each.checked)
+                )
+                yield from self._table(part, whole=False).to_batches()
+
+    def named(self) -> list[FileRows]:
+        """The files, for who reads them by himself: ``wanted`` tells what is to be left out."""
+        return [_named(each, self._wanted) for each in self._chosen]
+
+    @property
+    def wanted(self) -> Wanted:
+        return self._wanted
+
+    def _table(self, chosen: Chosen, *, whole: bool) -> pa.Table:
+        started = self._now()
+        opened = chosen.opened
+        wanted = [name for name in self._columns if name in opened.columns] or [SEQ]
+        needed = [SEQ, *wanted] if len(chosen.checked) and SEQ not in wanted else wanted
+        table = pa.table(self._read(chosen, needed, whole=whole))
+        if len(chosen.checked):
+            table = table.filter(pa.array(self._seen(table[SEQ])))
+        table = self._told(table, chosen.schema)
+        self.facts.rows += table.num_rows
+        spent = self.facts.seconds.get("read files", 0.0)
+        self.facts.seconds["read files"] = spent + self._now() - started
+        return table
+
+    def _read(
+        self, chosen: Chosen, columns: Sequence[str], *, whole: bool
+    ) -> dict[str, pa.ChunkedArray]:
+        """Columns of zones, in order, from memory as far as they are there."""
+        opened, zones = chosen.opened, chosen.zones
+        content, cache = opened.file.content, self._pinned.cache
+        parts = {name: cache.parts((content, name)) for name in columns}
+        lacking = _lacking(parts, zones)
+        if len(lacking):
+            missing = [name for name in columns if len(_lacking({name: parts[name]}, zones))]
+            if whole and len(zones) >= opened.zones * _WHOLE_SHARE:
+                every = np.arange(opened.zones)
+                lacking = every if cache.fits(opened.ram_of(missing, every)) else lacking
+            with cache.flight((content, tuple(missing), lacking.tobytes())):
+                parts |= {name: cache.parts((content, name)) for name in missing}
+                missing = [name for name in missing if len(_lacking({name: parts[name]}, zones))]
+                for name, part in self._decoded(chosen, missing, lacking):
+                    parts[name].insert(0, part)
+                    if whole:
+                        cache.keep((content, name), part)
+        return {name: _assembled(parts[name], zones) for name in columns}
+
+    def _decoded(
+        self, chosen: Chosen, columns: list[str], zones: np.ndarray
+    ) -> Iterator[tuple[str, Part]]:
+        if not columns:
+            return
+        opened, kinds = chosen.opened, chosen.schema.columns()
+        table = opened.read(columns, zones)
+        self.facts.bytes_read += opened.size_of(columns, zones)
+        sizes = opened.starts[zones + 1] - opened.starts[zones]
+        for name in columns:
+            yield name, Part(_in_memory(table[name], kinds.get(name)), zones, sizes)
+
+    def _seen(self, seqs: pa.ChunkedArray) -> np.ndarray:
+        """Which rows are to be seen."""
+        numbers = seqs.to_numpy()
+        first, last = np.uint64(self._wanted.first_seq), np.uint64(self._wanted.last_seq)
+        keep: np.ndarray = (numbers >= first) & (numbers <= last)
+        low, high = int(numbers.min()), int(numbers.max())
+        some = self._wanted.hidden & BitMap64(range(low, high + 1))
+        if some:
+            gone = np.fromiter(some, dtype="<u8", count=len(some))
+            keep &= ~np.isin(numbers, gone)
+        return keep
+
+    def _told(self, table: pa.Table, written: Schema) -> pa.Table:
+        """Rows in the schema and with the columns that were asked for."""
+        schema = self._wanted.schema
+        if written.fields != schema.fields:
+            table = upcast(table, written, schema, self._columns)
+        return with_coding(table.select(self._columns), self.coded)
+
+    def _coded_mostly(self) -> frozenset[str]:
+        """Enums, and text that has a dictionary in the files of most rows: to make one for a few
+        others costs less than to make text of all."""
+        coded = {name for name in self._columns if self._rows_coded(name) > self.rows_max // 2}
+        return frozenset(coded | self._enums)
+
+    def _rows_coded(self, name: str) -> int:
+        return sum(each.rows for each in self._chosen if name in each.opened.coded)
+
+    @cached_property
+    def _enums(self) -> set[str]:
+        kinds = self._wanted.schema.columns()
+        return {name for name in self._columns if name in kinds and kinds[name].name == "enum"}
+
+    def _width(self, name: str) -> int:
+        """Bytes of a value in memory, about."""
+        kind = VARIANT if name in self._enums else self._types.field(name).type
+        if pa.types.is_dictionary(kind):
+            kind = kind.index_type
+        elif name in self.coded:
+            kind = CODED.index_type
+        return _TEXT_BYTES if pa.types.is_string(kind) else max(1, int(kind.bit_width) // 8)
+
+    @cached_property
+    def _types(self) -> pa.Schema:
+        return columns_of(self._wanted.schema)
+
+
+def _named(chosen: Chosen, wanted: Wanted) -> FileRows:
+    file = chosen.opened.file
+    is_cut = file.first_seq < wanted.first_seq or file.last_seq > wanted.last_seq
+    hidden = wanted.hidden.range_cardinality(file.first_seq, file.last_seq + 1)
+    return FileRows(
+        lake=chosen.opened.lake,
+        key=chosen.opened.key,
+        schema=chosen.schema,
+        first_seq=file.first_seq,
+        last_seq=file.last_seq,
+        is_cut=is_cut or hidden > 0,
+        rows=chosen.rows,
+        size=file.size,
+    )
+
+
+def _in_memory(column: pa.ChunkedArray, kind: Kind | None) -> pa.ChunkedArray:
+    """A decoded column as it is kept: in one piece where that is easily had, which is quicker."""
+    if kind is not None and kind.name == "enum":
+        return as_variants(column, kind.variants)
+    if pa.types.is_primitive(column.type) and column.num_chunks > 1:
+        return pa.chunked_array([column.combine_chunks()])
+    return column
+
+
+def _lacking(parts: dict[str, list[Part]], zones: np.ndarray) -> np.ndarray:
+    """The zones of which some column is not there."""
+    lacking = np.zeros(len(zones), dtype=bool)
+    for some in parts.values():
+        there = np.zeros(len(zones), dtype=bool)
+        for part in some:
+            there |= part.has(zones)
+        lacking |= ~there
+    return zones[lacking]
+
+
+def _assembled(parts: list[Part], zones: np.ndarray) -> pa.ChunkedArray:
+    """The values of a column in zones, in order, out of parts which together have them."""
+    for part in parts:
+        if part.has(zones).all():
+            return pa.chunked_array(part.slices(zones), part.column.type)
+    owners = np.full(len(zones), -1)
+    for number, part in enumerate(parts):
+        owners[part.has(zones) & (owners < 0)] = number
+    chunks: list[pa.Array] = []
+    for run in np.split(np.arange(len(zones)), np.flatnonzero(np.diff(owners)) + 1):
+        chunks += parts[owners[run[0]]].slices(zones[run])
+    return pa.chunked_array(chunks, parts[0].column.type)

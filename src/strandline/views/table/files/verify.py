@@ -1,0 +1,101 @@
+"""Reads the files of tables in a lake and reports what is not as it was written.
+
+Manifests and rows are checked as those of topics are (``lake/verify.py``). Indexes are read whole:
+header, catalogue, every section, the zeros between them, and whose rows they belong to. In steps,
+as there: so many bytes were read, or something is wrong; only a second bad answer is believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from strandline.errors import Corrupt, Invalid, NewerFormat, NotFound
+from strandline.lake import object_keys, verify
+from strandline.lake.files.file_reader import LakeFileReader
+from strandline.lake.manifest.file_entry import LakeFile
+from strandline.lake.verify import Step
+from strandline.platform.objectstore.protocol import Objects
+from strandline.views.table.files import index_file, layout
+from strandline.views.table.index import codec
+
+_TRIES = 2
+
+
+def check_tables(objects: Objects, store_id: bytes) -> Iterator[Step]:
+    """Everything that the tables of a lake have there."""
+    for table_id in filter(layout.is_table, verify.topics_in(objects)):
+        yield from verify.check_versions(objects, store_id, table_id)
+        for file in _files(objects, store_id, table_id):
+            for step in _check_file(objects, table_id, file):
+                # A file that was merged meanwhile may be gone.
+                if isinstance(step, int) or file in _files(objects, store_id, table_id):
+                    yield step
+
+
+def check_indexes(objects: Objects, store_id: bytes) -> Iterator[Step]:
+    """The indexes of all tables alone."""
+    for table_id in filter(layout.is_table, verify.topics_in(objects)):
+        for file in _files(objects, store_id, table_id):
+            yield from check_indexes_of(objects, table_id, file)
+
+
+def check_indexes_of(objects: Objects, table_id: int, file: LakeFile) -> Iterator[Step]:
+    """The indexes of one file of rows."""
+    path = f"{objects.name}/{layout.side_key(table_id, file.name())}"
+    problem = Corrupt("indexes of a table are missing: all zones are read", path=path)
+    for _ in range(_TRIES):
+        try:
+            data = objects.get(layout.side_key(table_id, file.name()))
+            _check(data, table_id, file, path)
+        except NotFound:
+            continue
+        except NewerFormat as error:
+            problem = Corrupt(str(error), path=path)
+        except Corrupt as error:
+            problem = error
+        else:
+            yield len(data)
+            return
+    yield problem
+
+
+def _check_file(objects: Objects, table_id: int, file: LakeFile) -> Iterator[Step]:
+    yield from verify.check_file(_reader(objects, table_id, file), file)
+    yield from check_indexes_of(objects, table_id, file)
+
+
+def _check(data: bytes, table_id: int, file: LakeFile, path: str) -> None:
+    header = codec.decode_header(data[: codec.HEADER_SIZE], size=len(data), name=path)
+    end = codec.HEADER_SIZE + header.catalogue_size
+    catalogue = codec.decode_catalogue(data[codec.HEADER_SIZE : end], header, path)
+    if header.rows != file.rows or (
+        catalogue.origin is not None and catalogue.origin != index_file.origin_of(table_id, file)
+    ):
+        raise Corrupt("these are the indexes of other rows", path=path)
+    for entry in catalogue.entries:
+        codec.check_section(data[entry.offset : entry.offset + entry.size], entry, path)
+        if any(data[end : entry.offset]):
+            raise Corrupt("there are bytes between the indexes of zones", path=path, offset=end)
+        end = entry.offset + entry.size
+    if any(data[end:]):
+        raise Corrupt("there are bytes after the indexes of zones", path=path, offset=end)
+
+
+def _files(objects: Objects, store_id: bytes, table_id: int) -> tuple[LakeFile, ...]:
+    newest, _ = verify.newest_of(objects, store_id, table_id)
+    return newest.files if newest is not None else ()
+
+
+def _reader(objects: Objects, table_id: int, file: LakeFile) -> LakeFileReader:
+    key = object_keys.data_key(table_id, file.name())
+    path = f"{objects.name}/{key}"
+
+    def fetch(start: int, length: int) -> bytes:
+        try:
+            return objects.get_range(key, start, length)
+        except NotFound as error:
+            raise Corrupt("a file of a table is missing", path=path) from error
+        except Invalid as error:
+            raise Corrupt(str(error), path=path) from error
+
+    return LakeFileReader(fetch, file, table_id, path)

@@ -1,0 +1,165 @@
+"""All indexes of a file's rows, as the bytes of its side file. Pure.
+
+Every column is looked at once, with numpy and Arrow, a zone at a time or all together; no row is
+ever a Python object. What is measured on the way decides which indexes a field gets
+(index_choice.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from strandline.schema import Kind, Schema
+from strandline.views.table.index import (
+    bitmap,
+    calendar,
+    codec,
+    context_ranges,
+    hashing,
+    imprint,
+    membership,
+    min_max,
+    top_k_bounds,
+)
+from strandline.views.table.index.codec import Origin, Section
+from strandline.views.table.index.column import (
+    CORE_KINDS,
+    DTYPES,
+    Coded,
+    Layout,
+    Numbers,
+    Texts,
+    numbers_of,
+    texts_of,
+)
+from strandline.views.table.index.hashing import NO_HASH, Hashes
+from strandline.views.table.index.index_choice import Policy
+from strandline.views.table.index.predicate import TEXTS
+from strandline.views.table.snapshot import CONTEXT, SEQ
+
+_ORDER = [
+    min_max.KIND,
+    context_ranges.KIND,
+    imprint.KIND,
+    bitmap.KIND,
+    calendar.KIND,
+    top_k_bounds.KIND,
+    membership.FILE_KIND,
+    membership.KIND,
+]
+"""Of the sections: what is small and asked often comes first."""
+
+_FILTERED = ("u64", "i64")
+"""Numbers that may be names of something; nobody asks for a float or a moment by its value."""
+_SAMPLED = np.uint64(15)
+_SAMPLE_MIN = 1 << 16
+
+
+def build(
+    table: pa.Table,
+    schema: Schema,
+    zone_rows: int,
+    policy: Policy | None = None,
+    *,
+    origin: Origin | None = None,
+) -> bytes:
+    """The side file of rows that are sorted by context, time and seq, and lie in ``origin``.
+
+    Columns are asked for by name, one after the other: they need not be in memory together.
+    """
+    policy = policy or Policy()
+    layout = Layout(len(table), zone_rows)
+    kinds = {
+        field: kind
+        for field, kind in (CORE_KINDS | schema.columns()).items()
+        if field in table.column_names
+    }
+    sections: list[Section] = []
+    for field, kind in kinds.items() if layout.zones else ():
+        found = _indexes(field, kind, table[field], layout, policy)
+        sections += (Section(field, name, data) for name, data in found if data is not None)
+    sections.sort(key=lambda section: _ORDER.index(section.kind))
+    types = {field: str(kind) for field, kind in kinds.items()}
+    return codec.encode(sections, types=types, rows=len(table), zone_rows=zone_rows, origin=origin)
+
+
+def _indexes(
+    field: str, kind: Kind, column: pa.ChunkedArray, layout: Layout, policy: Policy
+) -> Iterator[tuple[str, bytes | None]]:
+    """The indexes of a field; None for one that came to nothing."""
+    if kind.name in TEXTS:
+        texts = texts_of(column, layout, policy)
+        yield min_max.KIND, min_max.build(texts, layout)
+        if field == CONTEXT:
+            yield context_ranges.KIND, context_ranges.build(column, layout)
+            yield membership.FILE_KIND, membership.build_file(_pairs(_hashes(texts, layout))[0])
+        else:
+            yield from _of_texts(texts, kind, layout, policy)
+        return
+    numbers = numbers_of(column, kind, layout)
+    if numbers is None:
+        return
+    yield min_max.KIND, min_max.build(numbers, layout)
+    if kind.name == "bool":
+        return
+    yield imprint.KIND, imprint.build(numbers)
+    yield top_k_bounds.KIND, top_k_bounds.build(numbers, policy.rank_max)
+    if kind.name == "datetime":
+        yield calendar.KIND, calendar.build(numbers, policy)
+    if kind.name in _FILTERED and field != SEQ:
+        yield from _filters(_number_hashes(numbers), layout, policy)
+
+
+def _of_texts(
+    texts: Coded | Texts, kind: Kind, layout: Layout, policy: Policy
+) -> Iterator[tuple[str, bytes]]:
+    if isinstance(texts, Coded) and policy.has_bitmap(
+        variants=len(texts.variants), rows=layout.rows, is_enum=kind.name == "enum"
+    ):
+        yield bitmap.KIND, bitmap.build(texts)
+        return
+    yield from _filters(_hashes(texts, layout), layout, policy)
+
+
+def _filters(grid: Hashes, layout: Layout, policy: Policy) -> Iterator[tuple[str, bytes]]:
+    hashes, zones = _pairs(grid)
+    # A sixteenth of the values, with all of their zones, tells as much as all of them.
+    sample = np.sort(hashes[hashes & _SAMPLED == 0] if len(hashes) > _SAMPLE_MIN else hashes)
+    distinct = int((sample[1:] != sample[:-1]).sum()) + 1 if len(sample) else 0
+    if not policy.has_filters(pairs=len(sample), distinct=distinct, zones=layout.zones):
+        return
+    yield membership.FILE_KIND, membership.build_file(hashes)
+    if layout.zones > 1:
+        yield membership.KIND, membership.build_zones(hashes, zones, layout.zones)
+
+
+def _pairs(grid: Hashes) -> tuple[Hashes, NDArray[np.int64]]:
+    """The different hashes of each zone, and their zones, from a grid that is sorted by zone."""
+    is_new = grid != NO_HASH
+    is_new[:, 1:] &= grid[:, 1:] != grid[:, :-1]
+    zones, _ = np.nonzero(is_new)
+    return grid[is_new], zones
+
+
+def _hashes(texts: Coded | Texts, layout: Layout) -> Hashes:
+    if isinstance(texts, Coded):
+        known = hashing.of_texts(pa.array(texts.variants, pa.binary()))
+        grid = np.append(known, NO_HASH)[texts.codes]
+    else:
+        grid = layout.grid(hashing.of_texts(texts.texts), NO_HASH)
+        grid[~texts.valid] = NO_HASH
+    grid.sort(axis=1)
+    return grid
+
+
+def _number_hashes(numbers: Numbers) -> Hashes:
+    """Values are sorted in each zone, so equal ones stand together as they do by their hash."""
+    assert DTYPES[numbers.kind.name] in ("<u8", "<i8")
+    grid = hashing.of_numbers(numbers.sorted)
+    places = np.arange(grid.shape[1])
+    grid[places >= numbers.present[:, None]] = NO_HASH
+    return grid

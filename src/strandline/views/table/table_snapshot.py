@@ -1,0 +1,194 @@
+"""A table at one position: rows in memory and files, which stay as long as this is held.
+
+Rows in memory are handed out whole, but for hidden ones and those beyond the position: there are
+few. Files rule out zones by their indexes (``views/table/files/row_reader.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from strandline.errors import Invalid
+from strandline.schema import Schema
+from strandline.views.table.condition import Condition
+from strandline.views.table.external_scan import Apart
+from strandline.views.table.files.row_reader import FileReading, Pinned, file_reading
+from strandline.views.table.memtable import Chunk
+from strandline.views.table.rows import arrow_schema
+from strandline.views.table.snapshot import SEQ, Facts, Top
+from strandline.views.table.upcast import upcast
+
+
+class PinnedTable:
+    """A snapshot. Immutable; safe from many threads."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        schema: Schema,
+        chunks: Sequence[Chunk],
+        files: Pinned,
+        hidden: BitMap64,
+        position: int,
+        deletes: int,
+        now: Callable[[], float],
+    ) -> None:
+        self.name = name
+        self.schema = schema
+        self.position = position
+        self.deletions = deletes
+        """Rises when rows of the past have gone."""
+        self._chunks = chunks
+        self._files = files
+        self._hidden = hidden
+        self._now = now
+
+    @cached_property
+    def columns(self) -> pa.Schema:
+        return arrow_schema(self.schema)
+
+    @cached_property
+    def rows(self) -> int:
+        return sum(map(len, self.read([SEQ]).tables()))
+
+    def read(
+        self,
+        columns: Sequence[str],
+        where: Condition | None = None,
+        *,
+        after: int = 0,
+        top: Top | None = None,
+    ) -> PinnedReading:
+        """All rows that fulfil a bound condition, and maybe others."""
+        unknown = [name for name in columns if name not in self.columns.names]
+        if unknown:
+            raise Invalid(
+                f"table {self.name!r} has no column {unknown[0]!r}: it has "
+                f"{', '.join(self.columns.names)}"
+            )
+        facts = Facts(seconds={}, indexes=[])
+        kept = [
+            chunk
+            for chunk in self._chunks
+            if chunk.last_seq > after and chunk.first_seq <= self.position
+        ]
+        files = file_reading(
+            self._files,
+            self._hidden,
+            self.schema,
+            columns,
+            where,
+            after=after,
+            until=self.position,
+            top=top,
+            facts=facts,
+            now=self._now,
+        )
+        return PinnedReading(self, kept, files, list(columns), after, facts)
+
+    def stored_bytes(self, after: int = 0) -> int:
+        """Of the files that have rows behind a seq."""
+        return sum(file.size for file in self._files.files if file.last_seq > after)
+
+    def leave_out_newer(self, version: int) -> None:
+        """Read no file that was written in a newer version of the schema than this."""
+        files = self._files.files
+        self._files.files = tuple(file for file in files if file.schema_version <= version)
+
+    def memory_part(self, chunk: Chunk, columns: Sequence[str], after: int) -> pa.Table:
+        """The rows of a chunk that are to be seen, told in the newest schema."""
+        table = chunk.table
+        keep = self._seen(table[SEQ].to_numpy(), after)
+        if keep is not None:
+            table = table.filter(pa.array(keep))
+        return upcast(table, chunk.schema, self.schema, columns)
+
+    def _seen(self, seqs: np.ndarray, after: int) -> np.ndarray | None:
+        """Which rows are to be seen; None for all."""
+        if not len(seqs):
+            return None
+        first, last = int(seqs[0]), int(seqs[-1])
+        hidden = self._hidden.range_cardinality(first, last + 1)
+        if not hidden and first > after and last <= self.position:
+            return None
+        keep = (seqs > after) & (seqs <= self.position)
+        if hidden:
+            some = BitMap64(range(first, last + 1)) & self._hidden
+            keep &= ~np.isin(seqs, np.fromiter(some, dtype=np.uint64, count=len(some)))
+        return keep
+
+
+class PinnedReading:
+    """Rows of a snapshot. Owned by one thread."""
+
+    def __init__(
+        self,
+        view: PinnedTable,
+        chunks: Sequence[Chunk],
+        files: FileReading,
+        columns: list[str],
+        after: int,
+        facts: Facts,
+    ) -> None:
+        self.facts = facts
+        self._view = view
+        self._chunks = chunks
+        self._files = files
+        self._columns = columns
+        self._after = after
+
+    @property
+    def rows_max(self) -> int:
+        rows: int = sum(chunk.table.num_rows for chunk in self._chunks)
+        return self._files.rows_max + rows
+
+    @property
+    def bytes_max(self) -> int:
+        size: int = sum(chunk.table.select(self._own(chunk)).nbytes for chunk in self._chunks)
+        return self._files.bytes_max + size
+
+    def tables(self) -> list[pa.Table]:
+        """All rows, in no order."""
+        return [*map(_plain, self._files.tables()), *map(_plain, self._memory())]
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The same, bit by bit."""
+        for batch in self._files.batches():
+            yield from _plain(pa.Table.from_batches([batch])).to_batches()
+        for table in self._memory():
+            yield from _plain(table).to_batches()
+
+    def apart(self) -> Apart:
+        """The same, files by their names."""
+        wanted = self._files.wanted
+        files = self._files.named()
+        self.facts.rows += sum(file.rows for file in files)
+        return Apart(
+            files=files,
+            memory=[_plain(table) for table in self._memory()],
+            first_seq=wanted.first_seq,
+            last_seq=wanted.last_seq,
+            hidden=wanted.hidden,
+        )
+
+    def _own(self, chunk: Chunk) -> list[str]:
+        return [name for name in self._columns if name in chunk.table.column_names]
+
+    def _memory(self) -> Iterator[pa.Table]:
+        for chunk in self._chunks:
+            part = self._view.memory_part(chunk, self._columns, self._after)
+            self.facts.memory_rows += part.num_rows
+            self.facts.rows += part.num_rows
+            yield part
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """The same, any column may be null: whether one can is told differently by files and memory."""
+    fields = [field.with_nullable(True).remove_metadata() for field in table.schema]
+    return pa.Table.from_arrays(table.columns, schema=pa.schema(fields))

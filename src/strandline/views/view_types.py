@@ -1,0 +1,68 @@
+"""The kinds of views that a store has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from strandline.config.view_config import (
+    KvConfig,
+    MetricsConfig,
+    QueueConfig,
+    SeriesConfig,
+    TableConfig,
+)
+from strandline.log.topic.topic import Topic
+from strandline.views.kv.fold import KvFold
+from strandline.views.kv.kv import Kv
+from strandline.views.metrics.fold import MetricsFold
+from strandline.views.metrics.metrics import Metrics
+from strandline.views.open_view import Kind
+from strandline.views.queue.dead_letters import dead_letter_of
+from strandline.views.queue.fold import QueueFold
+from strandline.views.queue.queue import Queue
+from strandline.views.series.fold import SeriesFold
+from strandline.views.series.series import Series
+from strandline.views.table.fold import TableFold
+from strandline.views.table.table import Table
+from strandline.views.view_runner import Host
+
+
+def _queue(
+    host: Host[QueueFold], companion: Callable[[str], Topic], plain: Callable[[str], Topic]
+) -> Queue:
+    named = dead_letter_of(host)
+    return Queue(host, dead=partial(companion, ":dead") if named is None else partial(plain, named))
+
+
+KV = Kind("kv", KvConfig, "kv", ("",), KvFold, lambda host, *_: Kv(host))
+QUEUE = Kind("queue", QueueConfig, "queue", ("", ":leases"), QueueFold, _queue)
+SERIES = Kind(
+    "series",
+    SeriesConfig,
+    "series",
+    ("",),
+    SeriesFold,
+    lambda host, *_: Series(host),
+    # Others decide what is appended. These are all that there were when the first were saved.
+    essence=lambda config: {
+        name: getattr(config, name) for name in ("unit", "jitter", "retention", "inline_bytes")
+    },
+)
+
+METRICS = Kind(
+    "metrics", MetricsConfig, "series", ("",), MetricsFold, lambda host, *_: Metrics(host)
+)
+
+TABLE = Kind(
+    "table",
+    TableConfig,
+    "series",
+    ("",),
+    TableFold,
+    lambda host, *_: Table(host),
+    essence=lambda _: "",  # how rows are kept, not what they are
+)
+
+KINDS: dict[str, Kind[Any]] = {kind.name: kind for kind in (KV, QUEUE, SERIES, METRICS, TABLE)}

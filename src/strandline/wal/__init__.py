@@ -1,1 +1,0 @@
-"""1 durable: the write-ahead log. codec, writer, committer, reader, recovery."""

@@ -1,1 +1,0 @@
-"""What crosses the network, as values: bodies, records, errors. For server and client; pure."""
